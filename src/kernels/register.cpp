@@ -1,0 +1,87 @@
+// The table: which implementations each operation has, best first, the reference last.
+#include <kernels/dispatch.hpp>
+#include <kernels/reference/reference.hpp>
+
+namespace rapt::kernels {
+namespace {
+
+bool always() { return true; }
+
+template <class Args>
+constexpr Implementation<Args> kReference{"reference", always, reference::supports<Args>, reference::run};
+
+}  // namespace
+
+template <class Args>
+void launch(const Args& args) {
+  detail::timed_launch(args);
+}
+template <class Args>
+const Implementation<Args>& chosen(const Args& args) {
+  return detail::choose(args);
+}
+
+#define RAPT_OPERATION(Args, ...)                                        \
+  template <>                                                            \
+  const std::vector<Implementation<Args>>& implementations() {           \
+    static const std::vector<Implementation<Args>> list = {__VA_ARGS__}; \
+    return list;                                                         \
+  }                                                                      \
+  template void launch<Args>(const Args&);                               \
+  template const Implementation<Args>& chosen<Args>(const Args&);
+
+RAPT_OPERATION(Gemm, kReference<Gemm>)
+RAPT_OPERATION(UnaryForward, kReference<UnaryForward>)
+RAPT_OPERATION(UnaryBackward, kReference<UnaryBackward>)
+RAPT_OPERATION(BinaryForward, kReference<BinaryForward>)
+RAPT_OPERATION(Affine, kReference<Affine>)
+RAPT_OPERATION(Reduce, kReference<Reduce>)
+RAPT_OPERATION(Dropout, kReference<Dropout>)
+RAPT_OPERATION(SwigluForward, kReference<SwigluForward>)
+RAPT_OPERATION(SwigluBackward, kReference<SwigluBackward>)
+RAPT_OPERATION(Rotary, kReference<Rotary>)
+RAPT_OPERATION(EmbeddingForward, kReference<EmbeddingForward>)
+RAPT_OPERATION(EmbeddingBackward, kReference<EmbeddingBackward>)
+RAPT_OPERATION(NormForward, kReference<NormForward>)
+RAPT_OPERATION(NormBackward, kReference<NormBackward>)
+RAPT_OPERATION(SoftmaxForward, kReference<SoftmaxForward>)
+RAPT_OPERATION(SoftmaxBackward, kReference<SoftmaxBackward>)
+RAPT_OPERATION(CrossEntropy, kReference<CrossEntropy>)
+RAPT_OPERATION(GatherRows, kReference<GatherRows>)
+RAPT_OPERATION(AttentionForward, kReference<AttentionForward>)
+RAPT_OPERATION(AttentionBackward, kReference<AttentionBackward>)
+RAPT_OPERATION(AdditiveScores, kReference<AdditiveScores>)
+RAPT_OPERATION(AdditiveScoresBackward, kReference<AdditiveScoresBackward>)
+RAPT_OPERATION(CellForward, kReference<CellForward>)
+RAPT_OPERATION(CellBackward, kReference<CellBackward>)
+RAPT_OPERATION(SumSquares, kReference<SumSquares>)
+RAPT_OPERATION(Adam, kReference<Adam>)
+RAPT_OPERATION(Sgd, kReference<Sgd>)
+
+namespace {
+
+/// The rows of the support matrix.
+template <class... Args>
+struct Operations {
+  static std::vector<TableRow> rows() {
+    std::vector<TableRow> table;
+    (table.push_back(row<Args>()), ...);
+    return table;
+  }
+  template <class A>
+  static TableRow row() {
+    TableRow r{A::op, {}};
+    for (const auto& i : implementations<A>()) r.implementations.push_back({i.name, i.available()});
+    return r;
+  }
+};
+using All = Operations<Gemm, UnaryForward, UnaryBackward, BinaryForward, Affine, Reduce, Dropout, SwigluForward,
+                       SwigluBackward, Rotary, EmbeddingForward, EmbeddingBackward, NormForward, NormBackward,
+                       SoftmaxForward, SoftmaxBackward, CrossEntropy, GatherRows, AttentionForward, AttentionBackward,
+                       AdditiveScores, AdditiveScoresBackward, CellForward, CellBackward, SumSquares, Adam, Sgd>;
+
+}  // namespace
+
+std::vector<TableRow> kernel_table() { return All::rows(); }
+
+}  // namespace rapt::kernels

@@ -1,0 +1,1 @@
+// first file of the layer
