@@ -131,7 +131,8 @@ enum class NormKind { layer, rms };
 /// s = x + dropout(r);  y = (s - mean) rstd gain + bias  (layer), y = s rstd gain (rms);
 ///   rstd = 1 / sqrt(var + eps), var = mean of squares (about the mean for layer).
 ///   x, r, s, y [N, D]; gain, bias [D] f32 (f64), bias may be undefined; mean, rstd [N] f32 (f64), kept for backward.
-///   `mean` is neither written nor read for rms. r undefined: s is x, and `sum` is not written. Dropout mask as in Dropout, index n D + d.
+///   `mean` is neither written nor read for rms. r undefined: s is x, and `sum` is not written. Dropout mask as in
+///   Dropout, index n D + d.
 struct NormForward {
   static constexpr const char* op = "norm";
   NormKind kind = NormKind::layer;

@@ -1,8 +1,8 @@
+#include <kernels/reference/access.hpp>
+#include <kernels/reference/reference.hpp>
 #include <rapt/base/threads.hpp>
 
 #include <algorithm>
-#include <kernels/reference/access.hpp>
-#include <kernels/reference/reference.hpp>
 
 namespace rapt::kernels::reference {
 namespace {
@@ -103,8 +103,8 @@ void run(const Gemm& gemm) {
   parallel_for(int64_t(problem.c.size()) * down * across, 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t i = block / across % down * kRows, j = block % across * kColumns;
-      problem.multiply({size_t(block / (across * down)), i, std::min(problem.M, i + kRows), j,
-                        std::min(kColumns, problem.N - j)});
+      problem.multiply(
+          {size_t(block / (across * down)), i, std::min(problem.M, i + kRows), j, std::min(kColumns, problem.N - j)});
     }
   });
 }

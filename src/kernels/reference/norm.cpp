@@ -1,6 +1,7 @@
-#include <cmath>
 #include <kernels/reference/access.hpp>
 #include <kernels/reference/reference.hpp>
+
+#include <cmath>
 #include <numeric>
 
 namespace rapt::kernels::reference {

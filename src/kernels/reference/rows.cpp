@@ -1,7 +1,8 @@
-#include <algorithm>
-#include <cmath>
 #include <kernels/reference/access.hpp>
 #include <kernels/reference/reference.hpp>
+
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace rapt::kernels::reference {
