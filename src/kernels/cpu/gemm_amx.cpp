@@ -17,14 +17,17 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-void load_config() {
+constexpr TileConfig whole_tiles() {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
     config.row_bytes[t] = 64;
     config.rows[t] = 16;
   }
-  _tile_loadconfig(&config);
+  return config;
 }
+/// Constant memory: the intrinsic names only the first bytes of what it reads, so stores into a local could be dropped.
+constexpr TileConfig kConfig = whole_tiles();
+void load_config() { _tile_loadconfig(&kConfig); }
 /// A thread that keeps tiles in use carries 8 KiB through every context switch, and its core may not sleep deeply.
 void release_config() { _tile_release(); }
 

@@ -35,7 +35,7 @@ Blocks choose_blocks(const GemmKernel& kernel, int64_t m, int64_t n, int64_t k, 
   const int64_t rows_in_cache = caches().l2 / 4 / std::max<int64_t>(1, 4 * b.units);
   const int64_t m_limit = std::clamp<int64_t>(rows_in_cache, kernel.mr, 256);
   const int64_t n_limit = keeps_block_of_c ? 512 : 2048;
-  int64_t m_parts = divide_up(m, m_limit), n_parts = divide_up(n, n_limit);
+  int64_t m_parts = std::max<int64_t>(1, divide_up(m, m_limit)), n_parts = std::max<int64_t>(1, divide_up(n, n_limit));
   const int64_t wanted = thread_count() == 1 ? 1 : kTasksPerThread * thread_count();
   const auto m_block = [&] { return round_up(divide_up(m, m_parts), kernel.mr); };
   const auto n_block = [&] { return round_up(divide_up(n, n_parts), kernel.nr); };

@@ -59,7 +59,10 @@ V gelu_of(V x) {
   q = V::fma(q, t, V::set(0.243170023f));
   q = V::fma(q, t, V::set(0.282366127f));
   q = V::fma(q, t, V::set(0.282086939f));
-  const V tail = V::set(0.5f) * t * q * exp_of(V::set(0.0f) - z * z);
+  // In the exponent the rounding of x^2 would count as an error of e^(-x^2 / 2); `lost` takes it back.
+  const V square = x * x, lost = V::fma(x, x, V::set(0.0f) - square);
+  const V decay = V::fma(lost, V::set(-0.5f), V::set(1.0f)) * exp_of(V::set(-0.5f) * square);
+  const V tail = V::set(0.5f) * t * q * decay;
   return x * V::less_than_zero(x, tail, V::set(1.0f) - tail);
 }
 
