@@ -135,7 +135,8 @@ class Product {
     const int64_t units = units_of(k);
     const bool across = operand.depth_stride != 1 && !panels.compensated;
     const int64_t slab = across ? 16 : std::max<int64_t>(1, units);
-    for (int64_t unit = 0; unit < units; unit += slab) {
+    // Also for no units at all: the compensation is written then too.
+    for (int64_t unit = 0; unit == 0 || unit < units; unit += slab) {
       const int64_t skip = unit * blocks_.group;
       for (int64_t line = 0; line < lines; line += panels.width) {
         std::byte* to = panels.to + line / panels.width * panels.stride;
