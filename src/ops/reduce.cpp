@@ -10,9 +10,10 @@ struct ReduceBackward : Backward {
   void run(Grads& g) override {  // every element of x gets alpha dy
     const GradTarget dx = g.into(0);
     const Tensor dy = g.dy().view(reduced);
-    const Tensor one = Tensor::full(Shape(dx.grad.shape()).with(0, 1), 1, dy.dtype());
-    kernels::BinaryForward spread{kernels::Binary::mul, dy, one, dx.grad, alpha, dx.accumulate};
-    kernels::launch(spread);
+    Shape ones = reduced;
+    for (int i = 0; i < ones.rank(); ++i) ones[i] = 1;
+    const Tensor one = Tensor::full(ones, 1, dy.dtype());
+    kernels::launch(kernels::BinaryForward{kernels::Binary::mul, dy, one, dx.grad, alpha, dx.accumulate});
   }
 };
 

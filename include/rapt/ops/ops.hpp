@@ -104,17 +104,14 @@ struct CrossEntropyOptions {
   int32_t ignore = -1;      ///< targets that do not count (padding)
   int64_t chunk_rows = 0;   ///< rows of logits held at a time; 0 chooses
   double normaliser = 0;    ///< the sum is divided by this; 0: by the number of targets that count
+  Tensor* hits = nullptr;   ///< when set, receives i32 [N]: 1 where the largest logit is the target
 };
-struct CrossEntropyResult {
-  Tensor loss;          ///< one number
-  int64_t targets = 0;  ///< how many counted
-  int64_t hits = 0;     ///< of those, where the largest logit is the target
-};
-/// loss over logits [.., V] and targets [..].
-CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
+/// sum_n lse(z_n) - (1 - e) z_n[t_n] - e mean(z_n), divided by the normaliser; logits z [.., V], targets t [..].
+/// One number, f32 (f64).
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
 /// The same over logits x W^T + b, which are never held whole: x [.., D], W [V, D], b [V] or undefined.
-CrossEntropyResult projected_cross_entropy(const Tensor& x, const Tensor& W, const Tensor& b, const Tensor& targets,
-                                           const CrossEntropyOptions& options = {});
+Tensor projected_cross_entropy(const Tensor& x, const Tensor& W, const Tensor& b, const Tensor& targets,
+                               const CrossEntropyOptions& options = {});
 /// Mean of softplus(z) - z y over all elements: z logits, y in [0, 1].
 Tensor binary_cross_entropy(const Tensor& logits, const Tensor& y);
 Tensor mean_squared_error(const Tensor& x, const Tensor& y);
