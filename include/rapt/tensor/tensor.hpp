@@ -30,6 +30,13 @@ struct GradHook {
   Region region;
 };
 
+/// Shape, strides and place of a view, without its memory.
+struct Geometry {
+  Shape shape;
+  Strides strides;
+  int64_t offset = 0;
+};
+
 /// A strided view of reference-counted memory, with value semantics of a handle: copies share the contents.
 class Tensor {
  public:
@@ -75,6 +82,10 @@ class Tensor {
   Tensor transpose(int a, int b) const;
   Tensor narrow(int axis, int64_t begin, int64_t length) const;
   Tensor select(int axis, int64_t index) const;  ///< narrow to one and drop the axis
+
+  Geometry geometry() const { return {shape(), strides(), offset()}; }
+  /// The view of this contiguous tensor that `view` is of another one which starts at `base`.
+  Tensor seen_as(const Geometry& view, int64_t base) const;
 
   // Copies, outside the tape.
   Tensor to(DType dtype) const;
