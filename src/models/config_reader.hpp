@@ -32,7 +32,7 @@ namespace rapt {
 ///     auto c = read_config<EncoderDecoderConfig>(text, "config.json");
 ///     std::string text = write_config(c);
 ///
-/// A member is a bool, an integer, a double, a string, an enum with its table of names, or a std::optional of the first
+/// A member is a bool, a signed integer, a double, a string, an enum with its table of names, or a std::optional of the first
 /// four. A key that the file does not have leaves the member as it is, unless it is `required`.
 
 template <class E>
@@ -75,7 +75,7 @@ constexpr RangeFor<T> half_open(T low, T high) {
 }
 
 template <class T>
-concept WholeNumber = std::integral<T> && !std::same_as<T, bool>;
+concept WholeNumber = std::signed_integral<T>;
 
 /// Fills a config from a JSON object. What is wrong is gathered, and `finish` throws it all at once, so that a user
 /// mends a file in one go; a member whose key is wrong keeps its value till then.
