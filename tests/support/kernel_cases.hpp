@@ -29,7 +29,7 @@ void check(const Case<Args>& c, DType dtype) {
   all.back().run(wanted_args);
   for (const auto& candidate : all)
     for (const Layout layout : kLayouts) {
-      if (!candidate.available()) continue;
+      if (!candidate.available() || !wanted.distinguishes(layout)) continue;
       Workspace got(dtype, layout, seed);
       const Args args = c.build(got);
       if (!candidate.supports(args)) continue;
