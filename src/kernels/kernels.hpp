@@ -84,7 +84,7 @@ struct Dropout {
   Philox random;
   bool accumulate = false;
 };
-/// u = gate * act(gate-free) of the gated feed-forward: y = silu(g) * u. x [N, 2D] holds g then u in each row; y [N, D].
+/// The gated feed-forward: y = silu(g) * u. x [N, 2D] holds g then u in each row; y [N, D].
 struct SwigluForward {
   static constexpr const char* op = "swiglu";
   Tensor x, y;
@@ -131,7 +131,8 @@ enum class NormKind { layer, rms };
 /// s = x + dropout(r);  y = (s - mean) rstd gain + bias  (layer), y = s rstd gain (rms);
 ///   rstd = 1 / sqrt(var + eps), var = mean of squares (about the mean for layer).
 ///   x, r, s, y [N, D]; gain, bias [D] f32 (f64), bias may be undefined; mean, rstd [N] f32 (f64), kept for backward.
-///   r undefined: s is x, and `sum` is not written. Dropout mask as in Dropout, index n D + d.
+///   `mean` is neither written nor read for rms. r undefined: s is x, and `sum` is not written. Dropout mask as in
+///   Dropout, index n D + d.
 struct NormForward {
   static constexpr const char* op = "norm";
   NormKind kind = NormKind::layer;
@@ -237,8 +238,8 @@ struct AdditiveScoresBackward {
 ///   rnn  (G =  H): h' = tanh(gx + gh)
 ///   lstm (G = 4H): i, f, g, o = sigmoid, sigmoid, tanh, sigmoid of gx + gh;  c' = f c + i g;  h' = o tanh(c')
 ///   gru  (G = 3H): r, z = sigmoid(gx + gh);  n = tanh(gx_n + r gh_n);  h' = (1 - z) n + z h
-/// Rows b with step >= lengths_b keep h and c (lengths i32 [B] or undefined). `gates` [B, G] keeps the activated gates
-/// for the backward pass.
+/// `gates` [B, G] keeps the activated gates for the backward pass. Rows b with step >= lengths_b keep h and c, and their
+/// gates are not written (lengths i32 [B] or undefined). c, c_next, dc_next and dc are for lstm alone.
 enum class Cell { rnn, lstm, gru };
 struct CellForward {
   static constexpr const char* op = "cell";
@@ -248,7 +249,8 @@ struct CellForward {
   int64_t step = 0;
 };
 /// dh_next, dc_next (undefined: zero) -> dgx, dgh [B, G], dh, dc [B, H] (the part that does not pass through gh).
-/// All results are written, not accumulated, except dgx as told.
+/// All results are written, not accumulated, except dgx as told. Rows that have ended pass dh_next and dc_next on to dh
+/// and dc; their gate gradients are 0.
 struct CellBackward {
   static constexpr const char* op = "cell_backward";
   Cell cell;
