@@ -62,15 +62,15 @@ template <class T>
 HWY_INLINE void normalise(const float* s, float mean, float rstd, const float* gain, const float* bias, T* y,
                           size_t D) {
   const F32 d;
-  const VF scale = hn::Set(d, rstd), shift = hn::Set(d, -mean * rstd);
+  const VF scale = hn::Set(d, rstd), center = hn::Set(d, mean);
   if (bias)
     for_lanes(D, [&](size_t i, auto extent) HWY_ATTR {
-      const VF xhat = hn::MulAdd(load(d, s + i, extent), scale, shift);
+      const VF xhat = hn::Mul(hn::Sub(load(d, s + i, extent), center), scale);
       store(hn::MulAdd(xhat, load(d, gain + i, extent), load(d, bias + i, extent)), d, y + i, extent);
     });
   else
     for_lanes(D, [&](size_t i, auto extent) HWY_ATTR {
-      const VF xhat = hn::MulAdd(load(d, s + i, extent), scale, shift);
+      const VF xhat = hn::Mul(hn::Sub(load(d, s + i, extent), center), scale);
       store(hn::Mul(xhat, load(d, gain + i, extent)), d, y + i, extent);
     });
 }
@@ -119,10 +119,10 @@ template <class T>
 HWY_INLINE RowMeans backward_means(const T* s, const T* dy, const float* gain, float mean, float rstd, float* dgain,
                                    float* dbias, size_t D) {
   const F32 d;
-  const VF scale = hn::Set(d, rstd), shift = hn::Set(d, -mean * rstd);
+  const VF scale = hn::Set(d, rstd), center = hn::Set(d, mean);
   VF sum_g = hn::Zero(d), sum_gx = hn::Zero(d), sum_g2 = hn::Zero(d), sum_gx2 = hn::Zero(d);
   const auto step = [&](size_t i, auto extent, VF& g_total, VF& gx_total) HWY_ATTR {
-    const VF xhat = hn::MulAdd(load(d, s + i, extent), scale, shift), v = load(d, dy + i, extent);
+    const VF xhat = hn::Mul(hn::Sub(load(d, s + i, extent), center), scale), v = load(d, dy + i, extent);
     const VF g = hn::Mul(v, load(d, gain + i, extent));
     store(hn::MulAdd(v, xhat, load(d, dgain + i, extent)), d, dgain + i, extent);
     store(hn::Add(v, load(d, dbias + i, extent)), d, dbias + i, extent);
@@ -161,12 +161,11 @@ void norm_backward_rows(const NormBackward& op, int64_t begin, int64_t end, floa
     T* dx = op.dx ? row_of<T>(op.dx, n) : nullptr;
     T* dresidual = op.dresidual ? row_of<T>(op.dresidual, n) : nullptr;
     // ds = dsum + rstd (g - mean(g) - xhat mean(g xhat)), xhat written out
-    const float slope = -rstd * rstd * means.g_xhat;
-    const VF a = hn::Set(d, slope), scale = hn::Set(d, rstd);
-    const VF c = hn::Set(d, -slope * mean - (layer ? rstd * means.g : 0));
+    const VF slope = hn::Set(d, rstd * means.g_xhat), scale = hn::Set(d, rstd);
+    const VF center = hn::Set(d, mean), g_mean = hn::Set(d, layer ? means.g : 0);
     for_lanes(columns, [&](size_t i, auto extent) HWY_ATTR {
-      const VF g = hn::Mul(load(d, dy + i, extent), load(d, gain + i, extent));
-      VF ds = hn::MulAdd(g, scale, hn::MulAdd(load(d, s + i, extent), a, c));
+      const VF g = hn::MulSub(load(d, dy + i, extent), load(d, gain + i, extent), g_mean);
+      VF ds = hn::Mul(scale, hn::NegMulAdd(hn::Sub(load(d, s + i, extent), center), slope, g));
       if (dsum) ds = hn::Add(ds, load(d, dsum + i, extent));
       if (dx) store(op.accumulate_dx ? hn::Add(ds, load(d, dx + i, extent)) : ds, d, dx + i, extent);
       if (!dresidual) return;
