@@ -51,8 +51,7 @@ HWY_INLINE float squares_about(float mean, const float* s, size_t D) {
   const VF center = hn::Set(d, mean), filler = hn::Zero(d);
   return fold_sum(D, [&](VF total, size_t i, auto extent) HWY_ATTR {
     VF v = hn::Sub(load(d, s + i, extent), center);
-    if constexpr (std::is_same_v<decltype(extent), Part>)
-      v = hn::IfThenElse(hn::FirstN(d, extent.count), v, filler);
+    if constexpr (std::is_same_v<decltype(extent), Part>) v = hn::IfThenElse(hn::FirstN(d, extent.count), v, filler);
     return hn::MulAdd(v, v, total);
   });
 }
@@ -215,8 +214,9 @@ bool supports(const NormBackward& op) {
 }
 
 void run(const NormForward& op) {
-  parallel_for(op.x.size(0), row_grain(op.x.size(1)),
-               [&](int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(norm_forward)(op, b, e); });
+  parallel_for(op.x.size(0), row_grain(op.x.size(1)), [&](int64_t b, int64_t e) {
+    HWY_DYNAMIC_DISPATCH(norm_forward)(op, b, e);
+  });
 }
 
 /// The sums over rows are gathered in parts whose number depends on the shape alone, then added in order.
