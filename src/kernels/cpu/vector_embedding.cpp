@@ -78,7 +78,7 @@ bool supports(const EmbeddingForward& op) {
          have_unit_rows(op.weight, op.positions, op.y);
 }
 bool supports(const EmbeddingBackward& op) {
-  return have_vector_dtype(op.dy) && all_are(DType::f32, op.dweight) && have_unit_rows(op.dy, op.dweight);
+  return have_vector_dtype(op.dy, op.dweight) && have_unit_rows(op.dy, op.dweight);
 }
 bool supports(const GatherRows& op) { return all_are(op.x.dtype(), op.y) && have_unit_rows(op.x, op.y); }
 
@@ -89,6 +89,12 @@ void run(const EmbeddingForward& op) {
 }
 
 void run(const EmbeddingBackward& op) {
+  // Sums are kept in f32; a bf16 result is rounded once, at the end.
+  if (op.dweight.dtype() == DType::bf16) {
+    const Tensor sums = Tensor::empty(op.dweight.shape());
+    run(EmbeddingBackward{op.ids, op.dy, sums, op.scale, false});
+    return run(Affine{sums, op.dweight, 1, 0, op.accumulate});
+  }
   const int64_t V = op.dweight.size(0), D = op.dweight.size(1), N = op.dy.size(0);
   if (!op.accumulate)
     parallel_for(V, row_grain(D), [&](int64_t b, int64_t e) {
@@ -96,8 +102,7 @@ void run(const EmbeddingBackward& op) {
         std::memset(op.dweight.data<float>() + v * op.dweight.stride(0), 0, size_t(D) * sizeof(float));
     });
   constexpr int64_t kColumns = 128;
-  const int64_t blocks = (D + kColumns - 1) / kColumns;
-  parallel_for(blocks, row_grain(N * kColumns), [&](int64_t b, int64_t e) {
+  parallel_for((D + kColumns - 1) / kColumns, row_grain(N * kColumns), [&](int64_t b, int64_t e) {
     HWY_DYNAMIC_DISPATCH(embedding_backward)(op, b * kColumns, std::min(D, e * kColumns));
   });
 }
