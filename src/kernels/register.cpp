@@ -1,4 +1,5 @@
 // The table: which implementations each operation has, best first, the reference last.
+#include <kernels/cpu/attention.hpp>
 #include <kernels/dispatch.hpp>
 #include <kernels/reference/reference.hpp>
 
@@ -9,6 +10,11 @@ bool always() { return true; }
 
 template <class Args>
 constexpr Implementation<Args> kReference{"reference", always, reference::supports<Args>, reference::run};
+
+template <class Kernel, class Args>
+constexpr Implementation<Args> implementation(const char* name) {
+  return {name, Kernel::available, Kernel::supports, Kernel::run};
+}
 
 }  // namespace
 
@@ -48,8 +54,12 @@ RAPT_OPERATION(SoftmaxForward, kReference<SoftmaxForward>)
 RAPT_OPERATION(SoftmaxBackward, kReference<SoftmaxBackward>)
 RAPT_OPERATION(CrossEntropy, kReference<CrossEntropy>)
 RAPT_OPERATION(GatherRows, kReference<GatherRows>)
-RAPT_OPERATION(AttentionForward, kReference<AttentionForward>)
-RAPT_OPERATION(AttentionBackward, kReference<AttentionBackward>)
+RAPT_OPERATION(AttentionForward, (implementation<cpu::StreamingAttentionAmx, AttentionForward>("streaming_amx")),
+               (implementation<cpu::StreamingAttentionBf16, AttentionForward>("streaming_bf16")),
+               (implementation<cpu::StreamingAttention, AttentionForward>("streaming")), kReference<AttentionForward>)
+RAPT_OPERATION(AttentionBackward, (implementation<cpu::StreamingAttentionAmx, AttentionBackward>("streaming_amx")),
+               (implementation<cpu::StreamingAttentionBf16, AttentionBackward>("streaming_bf16")),
+               (implementation<cpu::StreamingAttention, AttentionBackward>("streaming")), kReference<AttentionBackward>)
 RAPT_OPERATION(AdditiveScores, kReference<AdditiveScores>)
 RAPT_OPERATION(AdditiveScoresBackward, kReference<AdditiveScoresBackward>)
 RAPT_OPERATION(CellForward, kReference<CellForward>)
