@@ -160,6 +160,10 @@ Tensor Tensor::select(int axis, int64_t index) const {
   return one.make_view(one.shape().without(axis), one.strides().without(axis), one.offset(), one.hook().region);
 }
 
+Tensor Tensor::seen_as(const Geometry& view, int64_t base) const {
+  return make_view(view.shape, view.strides, offset() + view.offset - base, Region{});
+}
+
 double Tensor::at(std::initializer_list<int64_t> index) const {
   require<IndexError>(int(index.size()) == rank(), "[tensor] {} indices for shape {}", index.size(),
                       to_string(shape()));
