@@ -1,5 +1,6 @@
 // The table: which implementations each operation has, best first, the reference last.
 #include <kernels/cpu/attention.hpp>
+#include <kernels/cpu/vector.hpp>
 #include <kernels/dispatch.hpp>
 #include <kernels/reference/reference.hpp>
 
@@ -10,6 +11,8 @@ bool always() { return true; }
 
 template <class Args>
 constexpr Implementation<Args> kReference{"reference", always, reference::supports<Args>, reference::run};
+template <class Args>
+constexpr Implementation<Args> kVector{"vector", always, vector::supports, vector::run};
 
 template <class Kernel, class Args>
 constexpr Implementation<Args> implementation(const char* name) {
@@ -37,21 +40,21 @@ const Implementation<Args>& chosen(const Args& args) {
   template const Implementation<Args>& chosen<Args>(const Args&);
 
 RAPT_OPERATION(Gemm, kReference<Gemm>)
-RAPT_OPERATION(UnaryForward, kReference<UnaryForward>)
-RAPT_OPERATION(UnaryBackward, kReference<UnaryBackward>)
-RAPT_OPERATION(BinaryForward, kReference<BinaryForward>)
-RAPT_OPERATION(Affine, kReference<Affine>)
+RAPT_OPERATION(UnaryForward, kVector<UnaryForward>, kReference<UnaryForward>)
+RAPT_OPERATION(UnaryBackward, kVector<UnaryBackward>, kReference<UnaryBackward>)
+RAPT_OPERATION(BinaryForward, kVector<BinaryForward>, kReference<BinaryForward>)
+RAPT_OPERATION(Affine, kVector<Affine>, kReference<Affine>)
 RAPT_OPERATION(Reduce, kReference<Reduce>)
-RAPT_OPERATION(Dropout, kReference<Dropout>)
+RAPT_OPERATION(Dropout, kVector<Dropout>, kReference<Dropout>)
 RAPT_OPERATION(SwigluForward, kReference<SwigluForward>)
 RAPT_OPERATION(SwigluBackward, kReference<SwigluBackward>)
 RAPT_OPERATION(Rotary, kReference<Rotary>)
 RAPT_OPERATION(EmbeddingForward, kReference<EmbeddingForward>)
 RAPT_OPERATION(EmbeddingBackward, kReference<EmbeddingBackward>)
-RAPT_OPERATION(NormForward, kReference<NormForward>)
-RAPT_OPERATION(NormBackward, kReference<NormBackward>)
-RAPT_OPERATION(SoftmaxForward, kReference<SoftmaxForward>)
-RAPT_OPERATION(SoftmaxBackward, kReference<SoftmaxBackward>)
+RAPT_OPERATION(NormForward, kVector<NormForward>, kReference<NormForward>)
+RAPT_OPERATION(NormBackward, kVector<NormBackward>, kReference<NormBackward>)
+RAPT_OPERATION(SoftmaxForward, kVector<SoftmaxForward>, kReference<SoftmaxForward>)
+RAPT_OPERATION(SoftmaxBackward, kVector<SoftmaxBackward>, kReference<SoftmaxBackward>)
 RAPT_OPERATION(CrossEntropy, kReference<CrossEntropy>)
 RAPT_OPERATION(GatherRows, kReference<GatherRows>)
 RAPT_OPERATION(AttentionForward, (implementation<cpu::StreamingAttentionAmx, AttentionForward>("streaming_amx")),
