@@ -86,7 +86,8 @@ void pack_rows(const Rows& from, void* to, int64_t stride, int padded_rows) {
   for (int r = 0; r < padded_rows; ++r, out += stride)
     for (int c = 0; c < stride; c += 32) {
       const __mmask32 inside = r < from.rows ? first_halves(from.columns - c) : 0;
-      _mm512_store_si512(out + c, inside ? _mm512_maskz_loadu_epi16(inside, row_of(from, r) + c) : _mm512_setzero_si512());
+      _mm512_store_si512(out + c,
+                         inside ? _mm512_maskz_loadu_epi16(inside, row_of(from, r) + c) : _mm512_setzero_si512());
     }
 }
 
@@ -178,7 +179,8 @@ __mmask16 kept(const uint8_t* keep, int row, int c) {
 
 float greatest(const float* s, int visible) {
   F high = _mm512_set1_ps(-__builtin_inff());
-  for (int c = 0; c < visible; c += 16) high = _mm512_mask_max_ps(high, first_lanes(visible - c), high, _mm512_load_ps(s + c));
+  for (int c = 0; c < visible; c += 16)
+    high = _mm512_mask_max_ps(high, first_lanes(visible - c), high, _mm512_load_ps(s + c));
   return _mm512_reduce_max_ps(high);
 }
 
@@ -217,7 +219,8 @@ void softmax(const SoftmaxBlock& b) {
       const __mmask16 low = first_lanes(visible - c), high = first_lanes(visible - c - 16);
       F x = zero, y = zero;
       if (low) x = _mm512_maskz_mov_ps(low, exp2(_mm512_fmsub_ps(_mm512_maskz_load_ps(low, s + c), factor, shift)));
-      if (high) y = _mm512_maskz_mov_ps(high, exp2(_mm512_fmsub_ps(_mm512_maskz_load_ps(high, s + c + 16), factor, shift)));
+      if (high)
+        y = _mm512_maskz_mov_ps(high, exp2(_mm512_fmsub_ps(_mm512_maskz_load_ps(high, s + c + 16), factor, shift)));
       sum = _mm512_add_ps(sum, _mm512_add_ps(x, y));
       if (b.keep) {
         x = _mm512_maskz_mov_ps(kept(b.keep, r, c), x);
@@ -255,8 +258,8 @@ void store_halves(uint16_t* low, uint16_t* high, I both) {
 void gradient_chunk(const GradientBlock& b, int r, int c) {
   uint16_t* p = static_cast<uint16_t*>(b.p) + r * b.p_stride + c;
   uint16_t* ds = static_cast<uint16_t*>(b.ds) + r * b.p_stride + c;
-  const I alternate = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
-                                       20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const I alternate = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                       5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   I words[16];
   for (int i = 0; i < 16; ++i, p += 2 * b.p_stride, ds += 2 * b.p_stride) {
     const Gradients even = gradients(b, r + 2 * i, c), odd = gradients(b, r + 2 * i + 1, c);
@@ -286,8 +289,8 @@ void nothing() {}
 }  // namespace
 
 const Unit* avx512bf16_unit() {
-  static constexpr Unit unit{2,        2,         false,  nothing,           nothing,
-                             multiply, pack_rows, pack_b, pack_b_transposed, softmax, gradient};
+  static constexpr Unit unit{2,       2,       false, nothing, nothing, multiply, pack_rows, pack_b, pack_b_transposed,
+                             softmax, gradient};
   return &unit;
 }
 #else

@@ -25,7 +25,7 @@ struct Sizes {
 };
 
 struct Buffers {
-  std::byte *k, *v, *k_b;                              // operands of the span: K, V as A, K as B
+  std::byte *k, *v, *k_b;                                // operands of the span: K, V as A, K as B
   std::byte *q_transposed, *do_transposed, *q_b, *do_b;  // of a block of queries, all B
   std::byte *p, *ds, *ds_transposed;
   float *s, *dp, *dk, *dv, *dq, *lse2, *delta;
@@ -71,7 +71,9 @@ class Backward {
         dv_(a.dv),
         spans_((problem_.key_length + kSpan - 1) / kSpan),
         parts_(parts_for(problem_)) {
-    const auto padded = [](int64_t n, int most) { return int(std::clamp<int64_t>((n + 31) / 32 * 32, kPadding, most)); };
+    const auto padded = [](int64_t n, int most) {
+      return int(std::clamp<int64_t>((n + 31) / 32 * 32, kPadding, most));
+    };
     sizes_.d_k = round_up(problem_.d_k, kPadding);
     sizes_.d_v = round_up(problem_.d_v, kPadding);
     sizes_.span = padded(problem_.key_length, kSpan);
@@ -190,8 +192,8 @@ class Backward {
     const int d_k = sizes_.d_k, d_v = sizes_.d_v;
     const std::byte *k = t.k + first * d_k * size, *v = t.v + first * d_v * size, *k_b = t.k_b + first * d_k * size;
     // S^T = K Q^T, dP^T = V do^T
-    unit_.multiply({k, d_k, 1, t.q_transposed, stride, t.s, stride, keys, columns,
-                    round_up(p.d_k, unit_.inner_multiple), false});
+    unit_.multiply(
+        {k, d_k, 1, t.q_transposed, stride, t.s, stride, keys, columns, round_up(p.d_k, unit_.inner_multiple), false});
     unit_.multiply({v, d_v, 1, t.do_transposed, stride, t.dp, stride, keys, columns,
                     round_up(p.d_v, unit_.inner_multiple), false});
     weigh(span, queries, first, keys, t);
@@ -213,16 +215,14 @@ class Backward {
     const Problem& p = problem_;
     const int columns = round_up(queries.rows, kTile), stride = sizes_.queries;
     const int64_t j = span.j + first, ahead = j - p.offset() - queries.i;
-    if (p.slopes)
-      common_.add_bias(t.s, stride, keys, columns, p.slopes[queries.head] / p.scale, float(ahead), 1, -1);
+    if (p.slopes) common_.add_bias(t.s, stride, keys, columns, p.slopes[queries.head] / p.scale, float(ahead), 1, -1);
     const uint8_t* keep = nullptr;
     if (p.drop_below)
       keep = t.keep->transposed(p, span.b, queries.head, queries.i, queries.rows, j,
                                 int(std::min<int64_t>(kKeys, p.key_length - j)));
     const int diagonal = p.causal ? int(std::clamp<int64_t>(ahead, -kKeys, kQueries)) : -kKeys;
-    unit_.gradient({t.s, t.dp, stride, keys, columns,
-                    round_up(queries.rows, unit_.inner_multiple), diagonal, p.factor, t.lse2, t.delta, keep,
-                    p.keep_scale, t.p, t.ds, stride, t.ds_transposed, kKeys});
+    unit_.gradient({t.s, t.dp, stride, keys, columns, round_up(queries.rows, unit_.inner_multiple), diagonal, p.factor,
+                    t.lse2, t.delta, keep, p.keep_scale, t.p, t.ds, stride, t.ds_transposed, kKeys});
   }
 
   void store_span(const Span& span, const Buffers& t) const {

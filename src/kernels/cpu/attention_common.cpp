@@ -1,21 +1,21 @@
 // The parts of streaming attention that every unit shares, on vectors of any width.
 #include <kernels/cpu/attention_unit.hpp>
+#include <kernels/cpu/vector_targets.hpp>
 #include <rapt/base/random.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include <kernels/cpu/vector_targets.hpp>
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_common.cpp"
-#include <hwy/foreach_target.h>
-
+// clang-format off
+#include <hwy/foreach_target.h>  // compiles this file once a target
 #include <hwy/highway.h>
 #include <kernels/cpu/attention_rows-inl.hpp>
 #include <kernels/cpu/vector_math-inl.hpp>
 #include <kernels/cpu/vector_philox-inl.hpp>
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt::kernels::cpu::attention::HWY_NAMESPACE {

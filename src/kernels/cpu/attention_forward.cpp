@@ -8,9 +8,9 @@
 namespace rapt::kernels::cpu::attention {
 namespace {
 
-constexpr int kSpan = 256;     // queries of a task: enough to pay for packing the keys
-constexpr int kQueries = 32;   // and of a block of scores,
-constexpr int kKeys = 128;     // which stays in the nearest cache with its weights
+constexpr int kSpan = 256;    // queries of a task: enough to pay for packing the keys
+constexpr int kQueries = 32;  // and of a block of scores,
+constexpr int kKeys = 128;    // which stays in the nearest cache with its weights
 
 struct Buffers {
   std::byte *q, *k, *v, *p;
@@ -152,8 +152,8 @@ class Forward {
         if (block.columns > 0) multiply_scores(span, block, t);
         for (int r = 0; r < block.rows; ++r) {
           const int64_t n = first + row + r;
-          common_.weights(t.s + r * keys_, block.visible[r], count, p.factor,
-                          lse_[n] * float(std::numbers::log2e), weights_ + n * p.key_length + j);
+          common_.weights(t.s + r * keys_, block.visible[r], count, p.factor, lse_[n] * float(std::numbers::log2e),
+                          weights_ + n * p.key_length + j);
         }
       }
     }

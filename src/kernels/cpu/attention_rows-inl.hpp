@@ -1,6 +1,7 @@
 // Rows of f32 or bf16 read and written as lanes of f32, for any Highway target.
-#include <hwy/highway.h>
 #include <rapt/tensor/dtype.hpp>
+
+#include <hwy/highway.h>
 
 #if defined(RAPT_KERNELS_CPU_ATTENTION_ROWS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_KERNELS_CPU_ATTENTION_ROWS_INL

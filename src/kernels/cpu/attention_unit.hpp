@@ -67,12 +67,12 @@ struct GradientBlock {
   const float* s;
   const float* dp;
   int64_t stride;
-  int keys, queries;           ///< queries: a multiple of kTile
-  int padded_queries;          ///< P~ and dS have this many columns; those beyond `queries` are 0
-  int diagonal;                ///< row r sees the columns >= r + diagonal
+  int keys, queries;   ///< queries: a multiple of kTile
+  int padded_queries;  ///< P~ and dS have this many columns; those beyond `queries` are 0
+  int diagonal;        ///< row r sees the columns >= r + diagonal
   float factor;
-  const float* lse2;   ///< a query; log2 sum exp, very large where nothing is to be seen
-  const float* delta;  ///< a query
+  const float* lse2;    ///< a query; log2 sum exp, very large where nothing is to be seen
+  const float* delta;   ///< a query
   const uint8_t* keep;  ///< kKeepBytes a row, a bit a column; or null
   float keep_scale;     ///< 1 / (1 - p)
   void* p;              ///< A operand
@@ -84,10 +84,10 @@ struct GradientBlock {
 };
 
 struct Unit {
-  int element_size;      ///< of packed operands: 4 or 2
-  int inner_multiple;    ///< of Product::k
-  bool strided_a;        ///< takes any Product::a_step
-  void (*enter)();       ///< around all work of a thread
+  int element_size;    ///< of packed operands: 4 or 2
+  int inner_multiple;  ///< of Product::k
+  bool strided_a;      ///< takes any Product::a_step
+  void (*enter)();     ///< around all work of a thread
   void (*leave)();
   void (*multiply)(const Product&);
   /// A operand: `padded_rows` rows of `stride`, zero outside of `from`.

@@ -1,18 +1,18 @@
 // Blocks of attention in f32 on vectors of any width.
 #include <kernels/cpu/attention_unit.hpp>
+#include <kernels/cpu/vector_targets.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include <kernels/cpu/vector_targets.hpp>
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_vector.cpp"
-#include <hwy/foreach_target.h>
-
+// clang-format off
+#include <hwy/foreach_target.h>  // compiles this file once a target
 #include <hwy/highway.h>
 #include <kernels/cpu/attention_rows-inl.hpp>
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt::kernels::cpu::attention::HWY_NAMESPACE {
@@ -201,8 +201,8 @@ void gradient(const GradientBlock& b) {
 void nothing() {}
 
 template <class T>
-constexpr Unit kUnit{4,        1,           true,         nothing, nothing,
-                     multiply, pack_rows<T>, pack_rows<T>, pack_b_transposed<T>, softmax, gradient};
+constexpr Unit kUnit{
+    4, 1, true, nothing, nothing, multiply, pack_rows<T>, pack_rows<T>, pack_b_transposed<T>, softmax, gradient};
 
 const Unit* unit_for(bool bf16_rows) { return bf16_rows ? &kUnit<BFloat16> : &kUnit<float>; }
 
