@@ -11,11 +11,11 @@ constexpr int kKeys = 64;     // keys
 constexpr int kQueries = 64;  // and queries of a block of scores
 constexpr int kBlocks = kSpan / kKeys;
 
-/// Tasks for a machine with many cores when there are few heads. A function of the sizes alone, and not of the number of
-/// threads, because it decides in which order dQ is summed.
+/// Tasks for a machine with many cores when there are few heads; each part holds a dQ of its own, so they are few. A
+/// function of the sizes alone, and not of the number of threads, because it decides in which order dQ is summed.
 int64_t parts_for(const Problem& p) {
   const int64_t wanted = (32 + p.batch * p.key_heads - 1) / (p.batch * p.key_heads);
-  return std::clamp<int64_t>(std::min<int64_t>(wanted, p.key_length / (2 * kSpan)), 1, 32);
+  return std::clamp<int64_t>(std::min<int64_t>(wanted, p.key_length / (2 * kSpan)), 1, 4);
 }
 
 struct Sizes {
