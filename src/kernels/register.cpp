@@ -1,5 +1,6 @@
 // The table: which implementations each operation has, best first, the reference last.
 #include <kernels/cpu/attention.hpp>
+#include <kernels/cpu/gemm.hpp>
 #include <kernels/cpu/vector.hpp>
 #include <kernels/dispatch.hpp>
 #include <kernels/reference/reference.hpp>
@@ -39,7 +40,8 @@ const Implementation<Args>& chosen(const Args& args) {
   template void launch<Args>(const Args&);                               \
   template const Implementation<Args>& chosen<Args>(const Args&);
 
-RAPT_OPERATION(Gemm, kReference<Gemm>)
+RAPT_OPERATION(Gemm, cpu::kGemmAmxBf16, cpu::kGemmAvx512Bf16, cpu::kGemmAmxInt8, cpu::kGemmAvx512Vnni,
+               cpu::kGemmAvx512F32, cpu::kGemmAvx2F32, cpu::kGemmPortable, kReference<Gemm>)
 RAPT_OPERATION(UnaryForward, kVector<UnaryForward>, kReference<UnaryForward>)
 RAPT_OPERATION(UnaryBackward, kVector<UnaryBackward>, kReference<UnaryBackward>)
 RAPT_OPERATION(BinaryForward, kVector<BinaryForward>, kReference<BinaryForward>)
