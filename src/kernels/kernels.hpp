@@ -250,7 +250,8 @@ struct CellForward {
   Tensor lengths;
   int64_t step = 0;
 };
-/// dh_next, dc_next (undefined: zero) -> dgx, dgh [B, G], dh, dc [B, H] (the part that does not pass through gh).
+/// dh_next, dc_next (undefined: zero) -> dgx (strided like gx), dgh [B, G], dh, dc [B, H] (the part that does not pass
+/// through gh).
 /// All results are written, not accumulated, except dgx as told. Rows that have ended pass dh_next and dc_next on to dh
 /// and dc; their gate gradients are 0.
 struct CellBackward {

@@ -21,6 +21,13 @@ void set_values(const Tensor& t, F&& f) {
   });
 }
 
+/// t_n = f(t_n).
+template <class F>
+void map_values(const Tensor& t, F&& f) {
+  const std::vector<double> before = t.to_vector();
+  set_values(t, [&](int64_t n) { return f(before[size_t(n)]); });
+}
+
 inline Tensor random_tensor(const Shape& shape, DType dtype, const Philox& random, double scale = 1) {
   const Tensor t = Tensor::empty(shape, dtype);
   set_values(t, [&](int64_t n) { return scale * random.normal(uint64_t(n)); });

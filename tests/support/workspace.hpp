@@ -37,10 +37,10 @@ enum class Freedom { contiguous, rows, matrix, any };
 
 struct TensorOptions {
   Freedom freedom = Freedom::contiguous;
-  bool accumulate = false;         ///< outputs: begin with random values instead of NaN
-  std::optional<DType> dtype;      ///< instead of the dtype of the workspace
-  std::optional<DType> precision;  ///< outputs: judged by the error bound of this dtype instead of their own
-  double scale = 1, shift = 0;     ///< values are scale * normal + shift
+  bool accumulate = false;              ///< outputs: begin with random values instead of NaN
+  std::optional<DType> dtype = {};      ///< instead of the dtype of the workspace
+  std::optional<DType> precision = {};  ///< outputs: judged by the error bound of this dtype instead of their own
+  double scale = 1, shift = 0;          ///< values are scale * normal + shift
 };
 
 class Workspace {

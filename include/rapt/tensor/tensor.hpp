@@ -63,6 +63,7 @@ class Tensor {
   DType dtype() const { return impl().dtype; }
   Device device() const { return storage().device(); }
   Storage& storage() const { return *impl().storage; }
+  const std::shared_ptr<Storage>& shared_storage() const { return impl().storage; }
   int64_t offset() const { return impl().offset; }  ///< of the first element, in elements
   bool is_contiguous() const;
 
