@@ -69,7 +69,7 @@ Tensor sum(const Tensor& x, int axis);  ///< keeps the axis with size 1
 /// y [.., T, D] of `dtype`. An id outside [0, V) throws IndexError.
 struct EmbeddingOptions {
   double scale = 1;
-  Tensor positions;
+  Tensor positions{};
   int64_t offset = 0;
   DType dtype = DType::f32;
 };
