@@ -9,6 +9,7 @@ Run as `/usr/bin/python3 tools/goldens/models.py` with Debian's python3-torch (1
 and in its metadata the family, the config.json, the loss and the optimiser.
 """
 import json
+import math
 import pathlib
 import struct
 
@@ -170,6 +171,14 @@ def make_optimiser(model, o):
     return torch.optim.AdamW(groups, **settings)
 
 
+def clip_global_norm(model, limit):
+    """As Rapt does: to the limit exactly, where clip_grad_norm_ divides by norm + 1e-6."""
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf)
+    if 0 < limit < norm:
+        for parameter in model.parameters():
+            parameter.grad *= limit / norm
+
+
 def compute(c, seed):
     random = torch.Generator().manual_seed(seed)
     model = c["model"](c["config"])
@@ -195,8 +204,7 @@ def compute(c, seed):
         if step == 0:
             tensors |= {"logits": logits.detach().clone(), "loss": losses[0]}
             tensors |= {"grad." + name: part(p.grad, rows) for name, p, rows in model.names()}
-        if c["optimiser"]["clip"] > 0:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), c["optimiser"]["clip"])
+        clip_global_norm(model, c["optimiser"]["clip"])
         optimiser.step()
     return tensors | {"losses": torch.stack(losses)}
 
