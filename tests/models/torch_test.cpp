@@ -54,6 +54,12 @@ TEST_P(TorchModels, HaveTheSameParameters) {
 
 TEST_P(TorchModels, AgreeInF64) { expect_equal(DType::f64, {.logits = 1e-10, .loss = 1e-10, .gradients = 1e-9}); }
 
+TEST_P(TorchModels, AgreeWhenLayersAreRecomputed) {
+  const TorchModel model(GetParam(), DType::f64);
+  backward(model.loss(true));
+  expect_gradients(model, 1e-9);
+}
+
 TEST_P(TorchModels, AgreeInF32) { expect_equal(DType::f32, {.logits = 1e-4, .loss = 1e-4, .gradients = 1e-4}); }
 
 TEST_P(TorchModels, AreCloseInBf16) {

@@ -57,8 +57,9 @@ class TorchModel {
     nn::Context ctx = context();
     return std::visit([&](const auto& m) { return logits_of(m, ctx); }, model_);
   }
-  Tensor loss() const {
+  Tensor loss(bool recompute = false) const {
     nn::Context ctx = context();
+    ctx.recompute = recompute;
     const CrossEntropyOptions options{.smoothing = number("smoothing"), .ignore = int32_t(number("ignore"))};
     return std::visit([&](const auto& m) { return loss_of(m, options, ctx); }, model_);
   }
@@ -68,7 +69,8 @@ class TorchModel {
   }
 
  private:
-  using Model = std::variant<models::EncoderDecoder, models::EncoderOnly, models::DecoderOnly, models::RecurrentSeq2Seq>;
+  using Model =
+      std::variant<models::EncoderDecoder, models::EncoderOnly, models::DecoderOnly, models::RecurrentSeq2Seq>;
 
   template <class M>
   Model build_as() const {

@@ -135,7 +135,7 @@ CASES = {
     "recurrent_rnn_none": translation(RecurrentSeq2Seq, recurrent(cell="rnn", attention="none")),
     "recurrent_rnn_luong_dot": translation(RecurrentSeq2Seq, recurrent(cell="rnn", attention="luong_dot",
                                                                        bidirectional=False), smoothing=0.1),
-    "recurrent_gru_bahdanau": translation(RecurrentSeq2Seq, recurrent(), smoothing=0.1, clip=1.0),
+    "recurrent_gru_bahdanau": translation(RecurrentSeq2Seq, recurrent(), smoothing=0.1, clip=0.5),
     "recurrent_gru_luong_dot": translation(RecurrentSeq2Seq, recurrent(attention="luong_dot", layers=2), optimiser=SGD),
     "recurrent_lstm_none": translation(RecurrentSeq2Seq, recurrent(cell="lstm", attention="none", layers=2,
                                                                    bidirectional=False)),
