@@ -121,7 +121,7 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& y);
 struct AttentionOptions {
   Tensor lengths{};      ///< [B]: keys from lengths_b on are padding; undefined: none is
   bool causal = false;   ///< query i sees keys up to i + (Tk - Tq)
-  Tensor alibi{};        ///< [h] slopes or undefined: adds -slope (distance)
+  Tensor alibi{};        ///< [h] slopes or undefined: adds -slope |distance|
   double scale = 0;      ///< 0: 1 / sqrt(d_k)
   float p = 0;           ///< dropout on the weights
   Philox random{};
