@@ -108,6 +108,9 @@ bool Grads::pass(int input, const Tensor& grad) const {
   const Node::Edge& edge = node_.inputs[size_t(input)];
   // A buffer has one owner: it may be handed on once, and only to a whole tensor of the same shape.
   if (passed_ || !edge.region.whole() || !(edge.view.shape == edge.slot->shape)) return false;
+  // Another input that is a view of the same tensor (x + x^T) would add the buffer to itself.
+  const auto same_slot = [&](const Node::Edge& other) { return other.slot == edge.slot; };
+  if (std::count_if(node_.inputs.begin(), node_.inputs.end(), same_slot) > 1) return false;
   passed_ = edge.slot->adopt(grad);
   return passed_;
 }
