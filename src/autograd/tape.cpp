@@ -50,7 +50,8 @@ void check_outputs(const Backward& backward, std::span<const Tensor> inputs, std
 void check_gradients(const Node& node, const char* op) {
   for (const auto& edge : node.inputs) {
     if (!edge.slot || !edge.slot->written()) continue;
-    const int64_t at = first_non_finite(edge.slot->buffer);
+    // Only what this operation wrote: the rest of the buffer may still wait for its first writer.
+    const int64_t at = first_non_finite(edge.slot->buffer.seen_as(edge.view, edge.slot->base_offset));
     if (at < 0) continue;
     fail<NonFiniteError>("[{} backward] the gradient of {} holds NaN or infinity at element {}",
                          label(op, node.inputs, [](const Node::Edge& e) { return e.name; }),
