@@ -95,6 +95,21 @@ void run(Node& node) {
 
 }  // namespace
 
+Node::~Node() {
+  // Producers are let go one after the other: a chain that lets go recursively overflows the stack.
+  std::vector<std::shared_ptr<Node>> waiting;
+  const auto take_producers = [&](Node& node) {
+    for (Edge& edge : node.inputs)
+      if (edge.producer) waiting.push_back(std::move(edge.producer));
+  };
+  take_producers(*this);
+  while (!waiting.empty()) {
+    const std::shared_ptr<Node> node = std::move(waiting.back());
+    waiting.pop_back();
+    if (node.use_count() == 1) take_producers(*node);
+  }
+}
+
 Tensor Grads::dy(int output) const {
   const GradSlot& slot = *node_.outputs[size_t(output)];
   return slot.written() ? slot.buffer : Tensor{};
