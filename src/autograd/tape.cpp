@@ -26,6 +26,17 @@ int64_t first_non_finite(const Tensor& t) {
   return found;
 }
 
+void add_to(const Tensor& sum, const Tensor& x) {
+  const Tensor term = x.to(sum.dtype());
+  visit_dtype(sum.dtype(), [&]<class T>(TypeTag<T>) {
+    T* to = sum.data<T>();
+    const T* from = term.data<T>();
+    for_each_offset(sum.shape(), {sum.strides(), term.strides()}, [&](const std::array<int64_t, 2>& at) {
+      to[at[0]] = convert<T>(to_double(to[at[0]]) + to_double(from[at[1]]));
+    });
+  });
+}
+
 /// "linear(encoder.0.ffn.w1.weight)": the operation and those of its inputs that have a name.
 template <class Inputs, class NameOf>
 std::string label(const char* op, const Inputs& inputs, NameOf name_of) {
@@ -214,10 +225,17 @@ void backward(const Tensor& y, const Tensor& dy) {
                       to_string(dy.shape()));
   NoGrad no_grad;
   const GradHook& hook = y.hook();
+  if (hook.producer) {
+    require<GradError>(hook.producer->backward != nullptr,
+                       "[backward] this part of the tape was already run and freed; compute the loss again");
+    require<GradError>(!hook.slot->written(), "[backward] a backward pass through '{}' is already running", y.name());
+  }
   const GradTarget seed = hook.slot->claim(y.geometry(), hook.region);
-  require<GradError>(!seed.accumulate || !hook.producer, "[backward] a backward pass through '{}' is already running",
-                     y.name());
-  seed.grad.copy_from(dy);
+  if (seed.accumulate) {
+    add_to(seed.grad, dy);
+  } else {
+    seed.grad.copy_from(dy);
+  }
   if (!hook.producer) return;
   auto nodes = collect(hook.producer);
   for (auto& node : nodes) {
