@@ -261,7 +261,7 @@ struct CheckpointBackward : Backward {
       } off;
       y = f(inputs);
     }
-    rapt::backward(y, dy);
+    if (y.requires_grad()) rapt::backward(y, dy);  // else f cut the gradient
   }
 };
 
@@ -274,7 +274,8 @@ Tensor checkpoint(std::function<Tensor(std::span<const Tensor>)> f, std::vector<
   Tensor y;
   {
     NoGrad no_grad;
-    y = f(inputs);
+    // A handle of its own with plain strides: f may return one of its inputs, or a view.
+    y = stop_gradient(f(inputs).contiguous());
   }
   auto memory = std::make_unique<CheckpointBackward>();
   memory->f = std::move(f);
