@@ -3,11 +3,13 @@
 //
 // Kernels never allocate results and never look at the tape. Floating tensors of one call share a dtype T
 // (f64, f32, bf16) except where a line says otherwise; sums are kept in f32 (in f64 for f64). Unless said otherwise
-// tensors are contiguous. `accumulate` means result += instead of result =.
+// tensors are contiguous. `accumulate` means result += instead of result =. An elementwise result may be one of its
+// own inputs.
 //
 // Letters: N rows, D features, B batch, T positions, h heads, V vocabulary.
 
 #include <rapt/base/random.hpp>
+#include <rapt/kernels/kinds.hpp>
 #include <rapt/tensor/tensor.hpp>
 
 #include <string>
@@ -17,7 +19,7 @@ namespace rapt::kernels {
 
 // ---------------------------------------------------------------------------------------------------- matrix products
 
-enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
+using rapt::Activation;
 
 /// C = act(A B + bias) + residual, or C += A B.
 ///   A [.., M, K], B [.., K, N], C [.., M, N]; leading axes are equal batch axes. A and B may be any strided view with
@@ -127,7 +129,7 @@ struct EmbeddingBackward {
   bool accumulate = false;
 };
 
-enum class NormKind { layer, rms };
+using rapt::NormKind;
 /// s = x + dropout(r);  y = (s - mean) rstd gain + bias  (layer), y = s rstd gain (rms);
 ///   rstd = 1 / sqrt(var + eps), var = mean of squares (about the mean for layer).
 ///   x, r, s, y [N, D]; gain, bias [D] f32 (f64), bias may be undefined; mean, rstd [N] f32 (f64), kept for backward.
@@ -192,7 +194,7 @@ struct GatherRows {
 struct AttentionMask {
   Tensor lengths;  ///< i32 [B] or undefined
   bool causal = false;
-  Tensor slopes;  ///< ALiBi: f32 [h] or undefined; adds -slope_h (i + Tk - Tq - j)
+  Tensor slopes;  ///< ALiBi: f32 [h] or undefined; adds -slope_h |i + Tk - Tq - j|
 };
 /// O = dropout(softmax(scale Q K^T + mask)) V, head by head; rows with no visible key give 0.
 ///   q [B, Tq, h, dk], k [B, Tk, g, dk], v [B, Tk, g, dv], o [B, Tq, h, dv]: strided, last axis unit; head i reads
@@ -240,7 +242,7 @@ struct AdditiveScoresBackward {
 ///   gru  (G = 3H): r, z = sigmoid(gx + gh);  n = tanh(gx_n + r gh_n);  h' = (1 - z) n + z h
 /// `gates` [B, G] keeps the activated gates for the backward pass. Rows b with step >= lengths_b keep h and c, and their
 /// gates are not written (lengths i32 [B] or undefined). c, c_next, dc_next and dc are for lstm alone.
-enum class Cell { rnn, lstm, gru };
+using rapt::Cell;
 struct CellForward {
   static constexpr const char* op = "cell";
   Cell cell;

@@ -96,10 +96,13 @@ Tensor Tensor::view(const Shape& wanted) const {
       require<ShapeError>(open < 0, "[view] more than one -1 in {}", to_string(wanted));
       open = i;
     } else {
+      require<ShapeError>(target[i] >= 0, "[view] negative size in {}", to_string(wanted));
       known *= target[i];
     }
   }
-  if (open >= 0 && known > 0 && numel() % known == 0) target[open] = numel() / known;
+  require<ShapeError>(open < 0 || known > 0, "[view] {} as {}: beside a size of 0 the -1 could be anything",
+                      to_string(shape()), to_string(wanted));
+  if (open >= 0 && numel() % known == 0) target[open] = numel() / known;
   require<ShapeError>(target.numel() == numel(), "[view] {} has {} elements, {} has another number",
                       to_string(shape()), numel(), to_string(wanted));
   if (numel() == 0) return make_view(target, contiguous_strides(target), offset(), hook().region);
@@ -158,6 +161,10 @@ Tensor Tensor::narrow(int axis, int64_t begin, int64_t length) const {
 Tensor Tensor::select(int axis, int64_t index) const {
   const Tensor one = narrow(axis, index, 1);
   return one.make_view(one.shape().without(axis), one.strides().without(axis), one.offset(), one.hook().region);
+}
+
+Tensor Tensor::seen_as(const Geometry& view, int64_t base) const {
+  return make_view(view.shape, view.strides, offset() + view.offset - base, Region{});
 }
 
 double Tensor::at(std::initializer_list<int64_t> index) const {

@@ -30,6 +30,13 @@ struct GradHook {
   Region region;
 };
 
+/// Shape, strides and place of a view, without its memory.
+struct Geometry {
+  Shape shape;
+  Strides strides;
+  int64_t offset = 0;
+};
+
 /// A strided view of reference-counted memory, with value semantics of a handle: copies share the contents.
 class Tensor {
  public:
@@ -56,6 +63,7 @@ class Tensor {
   DType dtype() const { return impl().dtype; }
   Device device() const { return storage().device(); }
   Storage& storage() const { return *impl().storage; }
+  const std::shared_ptr<Storage>& shared_storage() const { return impl().storage; }
   int64_t offset() const { return impl().offset; }  ///< of the first element, in elements
   bool is_contiguous() const;
 
@@ -75,6 +83,10 @@ class Tensor {
   Tensor transpose(int a, int b) const;
   Tensor narrow(int axis, int64_t begin, int64_t length) const;
   Tensor select(int axis, int64_t index) const;  ///< narrow to one and drop the axis
+
+  Geometry geometry() const { return {shape(), strides(), offset()}; }
+  /// The view of this contiguous tensor that `view` is of another one which starts at `base`.
+  Tensor seen_as(const Geometry& view, int64_t base) const;
 
   // Copies, outside the tape.
   Tensor to(DType dtype) const;
