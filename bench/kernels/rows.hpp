@@ -5,5 +5,6 @@
 namespace rapt::bench {
 
 void gemm_rows(Report& report);
+void attention_rows(Report& report);
 
 }  // namespace rapt::bench
