@@ -103,6 +103,15 @@ class Workspace {
         EXPECT_LE(relative_error(got, want), slack * error_bound(entries_[i].precision)) << "in " << entries_[i].name;
       }
   }
+  /// Every output holds, byte for byte, what the one of the same name in `other` holds.
+  bool outputs_equal(const Workspace& other) const {
+    return std::equal(entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
+                      [](const Entry& a, const Entry& b) {
+                        return a.name.empty() ||
+                               (a.storage->bytes() == b.storage->bytes() &&
+                                !std::memcmp(a.storage->data(), b.storage->data(), a.storage->bytes()));
+                      });
+  }
 
  private:
   struct Entry {
