@@ -29,8 +29,8 @@ void check(const Case<Args>& c, DType dtype, const std::string& only = "") {
   all.back().run(wanted_args);
   for (const auto& candidate : all)
     for (const Layout layout : kLayouts) {
-      if (!candidate.available() || !wanted.distinguishes(layout)) continue;
-      if (!only.empty() && only != candidate.name) continue;
+      if (!candidate.available() || (!only.empty() && only != candidate.name)) continue;
+      if (!wanted.distinguishes(layout)) continue;
       Workspace got(dtype, layout, seed);
       const Args args = c.build(got);
       if (!candidate.supports(args)) continue;
