@@ -1,10 +1,11 @@
-#include <algorithm>
 #include <base/fail.hpp>
-#include <cmath>
 #include <kernels/reference/reference.hpp>
-#include <limits>
 #include <rapt/base/threads.hpp>
 #include <tensor/visit.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace rapt::kernels::reference {
@@ -161,14 +162,10 @@ void backward_of_key_head(const AttentionBackward& a, const Problem& p, int64_t 
 template <class F>
 void visit_attention(DType dtype, const char* op, F&& f) {
   switch (dtype) {
-    case DType::f64:
-      return f(TypeTag<double>{}, TypeTag<double>{});
-    case DType::f32:
-      return f(TypeTag<float>{}, TypeTag<float>{});
-    case DType::bf16:
-      return f(TypeTag<BFloat16>{}, TypeTag<float>{});
-    default:
-      fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
+    case DType::f64: return f(TypeTag<double>{}, TypeTag<double>{});
+    case DType::f32: return f(TypeTag<float>{}, TypeTag<float>{});
+    case DType::bf16: return f(TypeTag<BFloat16>{}, TypeTag<float>{});
+    default: fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
   }
 }
 
