@@ -1,4 +1,7 @@
 // The table: which implementations each operation has, best first, the reference last.
+#include <kernels/cpu/attention.hpp>
+#include <kernels/cpu/gemm.hpp>
+#include <kernels/cpu/vector.hpp>
 #include <kernels/dispatch.hpp>
 #include <kernels/reference/reference.hpp>
 
@@ -9,6 +12,13 @@ bool always() { return true; }
 
 template <class Args>
 constexpr Implementation<Args> kReference{"reference", always, reference::supports<Args>, reference::run};
+template <class Args>
+constexpr Implementation<Args> kVector{"vector", always, vector::supports, vector::run};
+
+template <class Kernel, class Args>
+constexpr Implementation<Args> implementation(const char* name) {
+  return {name, Kernel::available, Kernel::supports, Kernel::run};
+}
 
 }  // namespace
 
@@ -30,33 +40,38 @@ const Implementation<Args>& chosen(const Args& args) {
   template void launch<Args>(const Args&);                               \
   template const Implementation<Args>& chosen<Args>(const Args&);
 
-RAPT_OPERATION(Gemm, kReference<Gemm>)
-RAPT_OPERATION(UnaryForward, kReference<UnaryForward>)
-RAPT_OPERATION(UnaryBackward, kReference<UnaryBackward>)
-RAPT_OPERATION(BinaryForward, kReference<BinaryForward>)
-RAPT_OPERATION(Affine, kReference<Affine>)
-RAPT_OPERATION(Reduce, kReference<Reduce>)
-RAPT_OPERATION(Dropout, kReference<Dropout>)
-RAPT_OPERATION(SwigluForward, kReference<SwigluForward>)
-RAPT_OPERATION(SwigluBackward, kReference<SwigluBackward>)
-RAPT_OPERATION(Rotary, kReference<Rotary>)
-RAPT_OPERATION(EmbeddingForward, kReference<EmbeddingForward>)
-RAPT_OPERATION(EmbeddingBackward, kReference<EmbeddingBackward>)
-RAPT_OPERATION(NormForward, kReference<NormForward>)
-RAPT_OPERATION(NormBackward, kReference<NormBackward>)
-RAPT_OPERATION(SoftmaxForward, kReference<SoftmaxForward>)
-RAPT_OPERATION(SoftmaxBackward, kReference<SoftmaxBackward>)
-RAPT_OPERATION(CrossEntropy, kReference<CrossEntropy>)
-RAPT_OPERATION(GatherRows, kReference<GatherRows>)
-RAPT_OPERATION(AttentionForward, kReference<AttentionForward>)
-RAPT_OPERATION(AttentionBackward, kReference<AttentionBackward>)
-RAPT_OPERATION(AdditiveScores, kReference<AdditiveScores>)
-RAPT_OPERATION(AdditiveScoresBackward, kReference<AdditiveScoresBackward>)
-RAPT_OPERATION(CellForward, kReference<CellForward>)
-RAPT_OPERATION(CellBackward, kReference<CellBackward>)
-RAPT_OPERATION(SumSquares, kReference<SumSquares>)
-RAPT_OPERATION(Adam, kReference<Adam>)
-RAPT_OPERATION(Sgd, kReference<Sgd>)
+RAPT_OPERATION(Gemm, cpu::kGemmAmxBf16, cpu::kGemmAvx512Bf16, cpu::kGemmAmxInt8, cpu::kGemmAvx512Vnni,
+               cpu::kGemmAvx512F32, cpu::kGemmAvx2F32, cpu::kGemmPortable, kReference<Gemm>)
+RAPT_OPERATION(UnaryForward, kVector<UnaryForward>, kReference<UnaryForward>)
+RAPT_OPERATION(UnaryBackward, kVector<UnaryBackward>, kReference<UnaryBackward>)
+RAPT_OPERATION(BinaryForward, kVector<BinaryForward>, kReference<BinaryForward>)
+RAPT_OPERATION(Affine, kVector<Affine>, kReference<Affine>)
+RAPT_OPERATION(Reduce, kVector<Reduce>, kReference<Reduce>)
+RAPT_OPERATION(Dropout, kVector<Dropout>, kReference<Dropout>)
+RAPT_OPERATION(SwigluForward, kVector<SwigluForward>, kReference<SwigluForward>)
+RAPT_OPERATION(SwigluBackward, kVector<SwigluBackward>, kReference<SwigluBackward>)
+RAPT_OPERATION(Rotary, kVector<Rotary>, kReference<Rotary>)
+RAPT_OPERATION(EmbeddingForward, kVector<EmbeddingForward>, kReference<EmbeddingForward>)
+RAPT_OPERATION(EmbeddingBackward, kVector<EmbeddingBackward>, kReference<EmbeddingBackward>)
+RAPT_OPERATION(NormForward, kVector<NormForward>, kReference<NormForward>)
+RAPT_OPERATION(NormBackward, kVector<NormBackward>, kReference<NormBackward>)
+RAPT_OPERATION(SoftmaxForward, kVector<SoftmaxForward>, kReference<SoftmaxForward>)
+RAPT_OPERATION(SoftmaxBackward, kVector<SoftmaxBackward>, kReference<SoftmaxBackward>)
+RAPT_OPERATION(CrossEntropy, kVector<CrossEntropy>, kReference<CrossEntropy>)
+RAPT_OPERATION(GatherRows, kVector<GatherRows>, kReference<GatherRows>)
+RAPT_OPERATION(AttentionForward, (implementation<cpu::StreamingAttentionAmx, AttentionForward>("streaming_amx")),
+               (implementation<cpu::StreamingAttentionBf16, AttentionForward>("streaming_bf16")),
+               (implementation<cpu::StreamingAttention, AttentionForward>("streaming")), kReference<AttentionForward>)
+RAPT_OPERATION(AttentionBackward, (implementation<cpu::StreamingAttentionAmx, AttentionBackward>("streaming_amx")),
+               (implementation<cpu::StreamingAttentionBf16, AttentionBackward>("streaming_bf16")),
+               (implementation<cpu::StreamingAttention, AttentionBackward>("streaming")), kReference<AttentionBackward>)
+RAPT_OPERATION(AdditiveScores, kVector<AdditiveScores>, kReference<AdditiveScores>)
+RAPT_OPERATION(AdditiveScoresBackward, kVector<AdditiveScoresBackward>, kReference<AdditiveScoresBackward>)
+RAPT_OPERATION(CellForward, kVector<CellForward>, kReference<CellForward>)
+RAPT_OPERATION(CellBackward, kVector<CellBackward>, kReference<CellBackward>)
+RAPT_OPERATION(SumSquares, kVector<SumSquares>, kReference<SumSquares>)
+RAPT_OPERATION(Adam, kVector<Adam>, kReference<Adam>)
+RAPT_OPERATION(Sgd, kVector<Sgd>, kReference<Sgd>)
 
 namespace {
 

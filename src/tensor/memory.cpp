@@ -118,6 +118,11 @@ std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_p
   return std::shared_ptr<Storage>(new Storage(static_cast<std::byte*>(data), bytes, Device{}, std::move(owner)));
 }
 
+void* Storage::attachment(std::shared_ptr<void> (*make)()) {
+  std::call_once(attached_, [&] { attachment_ = make(); });
+  return attachment_.get();
+}
+
 Storage::~Storage() {
   if (!owner_) cpu_pool().give_back(data_, bytes_);
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 namespace rapt {
 
@@ -38,6 +39,9 @@ class Storage {
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   void touch() { version_.fetch_add(1, std::memory_order_acq_rel); }
 
+  /// A slot for what is derived from the contents: made by the first who asks, and destroyed with the storage.
+  void* attachment(std::shared_ptr<void> (*make)());
+
  private:
   Storage(std::byte* data, size_t bytes, Device device, std::shared_ptr<void> owner);
   std::byte* data_;
@@ -45,6 +49,8 @@ class Storage {
   Device device_;
   std::shared_ptr<void> owner_;
   std::atomic<uint64_t> version_{0};
+  std::once_flag attached_;
+  std::shared_ptr<void> attachment_;
 };
 
 }  // namespace rapt

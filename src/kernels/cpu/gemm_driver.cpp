@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <base/fail.hpp>
+#include <cstring>
+#include <kernels/cpu/gemm_blocks.hpp>
+#include <kernels/cpu/gemm_driver.hpp>
+#include <kernels/cpu/pack_cache.hpp>
+#include <rapt/base/threads.hpp>
+
+namespace rapt::kernels::cpu {
+namespace {
+
+Element element_of(DType t) {
+  switch (t) {
+    case DType::f32: return Element::f32;
+    case DType::bf16: return Element::bf16;
+    case DType::i8: return Element::s8;
+    case DType::i32: return Element::s32;
+    default: fail<DTypeError>("[gemm] {} has no packed form", to_string(t));
+  }
+}
+
+/// A as M lines, or B as N lines, of K elements each.
+struct Operand {
+  const std::byte* data;
+  Element type;
+  int64_t element_bytes;
+  int64_t line_stride, depth_stride;
+};
+
+/// Sets the stride along an axis of one element, which says nothing, to 1.
+Operand operand(const Tensor& t, int line_axis, int depth_axis) {
+  Operand o{t.raw(), element_of(t.dtype()), int64_t(size_of(t.dtype())), t.stride(line_axis), t.stride(depth_axis)};
+  if (t.size(depth_axis) == 1) o.depth_stride = 1;
+  if (t.size(line_axis) == 1 && o.depth_stride != 1) o.line_stride = 1;
+  return o;
+}
+
+/// Elements from the first matrix of a batch to matrix `index`.
+int64_t batch_offset(const Tensor& t, int64_t index) {
+  int64_t offset = 0;
+  for (int axis = t.rank() - 3; axis >= 0; --axis) {
+    offset += index % t.size(axis) * t.stride(axis);
+    index /= t.size(axis);
+  }
+  return offset;
+}
+
+/// Memory of a thread that lives from call to call.
+std::byte* thread_scratch(size_t bytes) {
+  thread_local std::shared_ptr<Storage> storage;
+  if (!storage || storage->bytes() < bytes) {
+    storage.reset();
+    storage = Storage::allocate(bytes);
+  }
+  return storage->data();
+}
+
+class Product {
+ public:
+  Product(const GemmKernel& kernel, const Gemm& args)
+      : kernel_(kernel),
+        args_(args),
+        m_(args.c.size(-2)),
+        n_(args.c.size(-1)),
+        k_(args.a.size(-1)),
+        batch_(n_ && m_ ? args.c.numel() / (m_ * n_) : 0),
+        a_(operand(args.a, -2, -1)),
+        b_(operand(args.b, -1, -2)),
+        c_type_(element_of(args.c.dtype())),
+        plain_(!args.bias && !args.residual && !args.pre_activation && args.activation == Activation::none),
+        blocks_(choose_blocks(kernel, m_, n_, k_, batch_, c_type_ == Element::bf16)),
+        panels_(divide_up(n_, kernel.nr)),
+        keeps_sums_(c_type_ == Element::bf16 && blocks_.k_blocks > 1),
+        few_(kernel.multiply_few && m_ <= kFewRows) {}
+
+  void run() {
+    if (batch_ == 0) return;
+    const int64_t matrix_bytes = panels_ * blocks_.k_blocks * blocks_.panel_bytes;
+    if (args_.b_is_weight) {
+      const auto packed = PackedForms::of(args_.b.storage())
+                              .get(args_.b.storage(), key(), size_t(batch_ * matrix_bytes),
+                                   [&](std::byte* to) { pack_b(to, 0, batch_, 0, panels_); });
+      return multiply(packed->data(), 0, batch_, 0, panels_);
+    }
+    // A B that is used once is packed in parts of bounded size.
+    constexpr int64_t kLimit = 64 << 20;
+    const int64_t batch_step = std::clamp<int64_t>(kLimit / std::max<int64_t>(1, matrix_bytes), 1, batch_);
+    const int64_t panel_step =
+        std::clamp<int64_t>(kLimit / std::max<int64_t>(1, blocks_.k_blocks * blocks_.panel_bytes), 1, panels_);
+    const auto packed = Storage::allocate(size_t(batch_step * panel_step * blocks_.k_blocks * blocks_.panel_bytes));
+    for (int64_t i = 0; i < batch_; i += batch_step)
+      for (int64_t p = 0; p < panels_; p += panel_step) {
+        const int64_t i_end = std::min(batch_, i + batch_step), p_end = std::min(panels_, p + panel_step);
+        pack_b(packed->data(), i, i_end, p, p_end);
+        multiply(packed->data(), i, i_end, p, p_end);
+      }
+  }
+
+ private:
+  PackKey key() const {
+    PackKey key{};
+    size_t at = 0;
+    for (int axis = 0; axis < args_.b.rank(); ++axis) {
+      key[at++] = args_.b.size(axis);
+      key[at++] = args_.b.stride(axis);
+    }
+    key[12] = args_.b.offset();
+    key[13] = int64_t(args_.b.dtype());
+    key[14] = int64_t(kernel_.b_form);
+    key[15] = kernel_.nr;
+    key[16] = blocks_.units;
+    key[17] = kernel_.compensated;
+    return key;
+  }
+
+  int64_t depth_of(int64_t k_block) const { return std::min(blocks_.k_block, k_ - k_block * blocks_.k_block); }
+  int64_t units_of(int64_t k_block) const {
+    return round_up(divide_up(depth_of(k_block), blocks_.group), kernel_.unit_multiple);
+  }
+
+  /// packed[matrix][panel][k block], of the matrices and panels in the given ranges.
+  void pack_b(std::byte* packed, int64_t i_begin, int64_t i_end, int64_t p_begin, int64_t p_end) const {
+    const int64_t panels = p_end - p_begin, count = (i_end - i_begin) * panels * blocks_.k_blocks;
+    const int64_t grain = std::max<int64_t>(1, (64 << 10) / std::max<int64_t>(1, blocks_.panel_bytes));
+    parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t k = t % blocks_.k_blocks, p = p_begin + t / blocks_.k_blocks % panels;
+        const int64_t i = i_begin + t / blocks_.k_blocks / panels;
+        const int64_t first = p * kernel_.nr, units = units_of(k);
+        std::byte* to = packed + t * blocks_.panel_bytes;
+        PackJob job{};
+        job.source = b_.data + b_.element_bytes * (batch_offset(args_.b, i) + first * b_.line_stride +
+                                                   k * blocks_.k_block * b_.depth_stride);
+        job.type = b_.type;
+        job.line_stride = b_.line_stride;
+        job.depth_stride = b_.depth_stride;
+        job.lines = std::min(kernel_.nr, n_ - first);
+        job.depth = depth_of(k);
+        job.packed = to;
+        job.form = kernel_.b_form;
+        job.tiles = false;
+        job.width = kernel_.nr;
+        job.padded_units = units;
+        if (kernel_.compensated) job.compensation = reinterpret_cast<int32_t*>(to + 4 * kernel_.nr * units);
+        kernel_.pack(job);
+      }
+    });
+  }
+
+  /// The tasks of C over the packed part of B.
+  void multiply(const std::byte* packed_b, int64_t i_begin, int64_t i_end, int64_t p_begin, int64_t p_end) const {
+    const int64_t m_parts = divide_up(m_, blocks_.m_block);
+    const int64_t panels = p_end - p_begin, panels_a_task = blocks_.n_block / kernel_.nr;
+    const int64_t n_parts = divide_up(panels, panels_a_task);
+    parallel_for((i_end - i_begin) * n_parts * m_parts, 1, [&](int64_t begin, int64_t end) {
+      if (kernel_.begin) kernel_.begin();
+      for (int64_t t = begin; t < end; ++t) {
+        Task task{};
+        task.matrix = i_begin + t / m_parts / n_parts;
+        task.row = t % m_parts * blocks_.m_block;
+        task.rows = std::min(blocks_.m_block, m_ - task.row);
+        const int64_t first = t / m_parts % n_parts * panels_a_task;
+        task.panels = std::min(panels_a_task, panels - first);
+        task.column = (p_begin + first) * kernel_.nr;
+        task.packed_b =
+            packed_b + ((task.matrix - i_begin) * panels + first) * blocks_.k_blocks * blocks_.panel_bytes;
+        run_task(task);
+      }
+      if (kernel_.end) kernel_.end();
+    });
+  }
+
+  struct Task {
+    int64_t matrix, row, rows, column, panels;
+    const std::byte* packed_b;
+    std::byte* packed_a;
+    std::byte* tile;  ///< mr x nr sums
+    std::byte* sums;  ///< the whole block of C in f32, when C itself cannot hold partial sums
+  };
+  int64_t panel_a_bytes() const { return 4 * kernel_.mr * blocks_.units; }
+  int64_t sums_stride(const Task& task) const { return task.panels * kernel_.nr; }
+
+  void run_task(Task& task) const {
+    // One line more than the panels: the packing of narrow panels may write whole vectors.
+    const int64_t a_panels = divide_up(task.rows, kernel_.mr);
+    const int64_t tile_bytes = round_up(4 * kernel_.mr * kernel_.nr, 64);
+    const int64_t a_bytes = round_up(a_panels * panel_a_bytes() + 64, 64);
+    const int64_t sums_bytes = keeps_sums_ ? 4 * a_panels * kernel_.mr * sums_stride(task) : 0;
+    task.tile = thread_scratch(size_t(tile_bytes + a_bytes + sums_bytes));
+    task.packed_a = task.tile + tile_bytes;
+    task.sums = task.packed_a + a_bytes;
+    for (int64_t k = 0; k < blocks_.k_blocks; ++k) {
+      pack_a(task, k);
+      for (int64_t p = 0; p < task.panels; ++p)
+        for (int64_t i = 0; i < a_panels; ++i) run_tile(task, k, i, p);
+    }
+  }
+
+  const std::byte* a_at(int64_t matrix, int64_t row, int64_t k) const {
+    return a_.data +
+           a_.element_bytes * (batch_offset(args_.a, matrix) + row * a_.line_stride + k * a_.depth_stride);
+  }
+
+  /// Tiles can be read in place where A lies as the tiles want it: whole rows of whole tiles along k.
+  bool reads_in_place(int64_t rows, int64_t k) const {
+    const bool same_type = (kernel_.a_form == Packed::bf16 && a_.type == Element::bf16) || kernel_.a_form == Packed::s8;
+    return kernel_.a_tiles && same_type && a_.depth_stride == 1 && rows == kernel_.mr &&
+           depth_of(k) == units_of(k) * blocks_.group;
+  }
+
+  void pack_a(const Task& task, int64_t k) const {
+    // Where neighbours in memory are rows of A, all panels take a slab of k before the next, so that each line of the
+    // cache is read once.
+    const int64_t width = kernel_.a_tiles ? 16 : kernel_.mr;
+    const int64_t units = units_of(k), slab = a_.depth_stride == 1 ? std::max<int64_t>(1, units) : 16;
+    for (int64_t unit = 0; unit < units; unit += slab) {
+      const int64_t skip = unit * blocks_.group;
+      for (int64_t line = 0; line < task.rows; line += width) {
+        const int64_t panel = line / kernel_.mr;
+        if (reads_in_place(std::min(kernel_.mr, task.rows - panel * kernel_.mr), k)) continue;
+        PackJob job{};
+        job.source = a_at(task.matrix, task.row + line, k * blocks_.k_block + skip);
+        job.type = a_.type;
+        job.line_stride = a_.line_stride;
+        job.depth_stride = a_.depth_stride;
+        job.lines = std::min(width, task.rows - line);
+        job.depth = std::clamp<int64_t>(depth_of(k) - skip, 0, slab * blocks_.group);
+        job.packed = task.packed_a + panel * panel_a_bytes() + 4 * (line % kernel_.mr * units + unit * width);
+        job.form = kernel_.a_form;
+        job.tiles = kernel_.a_tiles;
+        job.width = width;
+        job.padded_units = std::min(slab, units - unit);
+        kernel_.pack(job);
+      }
+    }
+  }
+
+  void run_tile(const Task& task, int64_t k, int64_t i, int64_t p) const {
+    const bool last = k + 1 == blocks_.k_blocks;
+    const int64_t row = i * kernel_.mr, column = p * kernel_.nr;
+    const int64_t rows = std::min(kernel_.mr, task.rows - row);
+    const int64_t columns = std::min(kernel_.nr, n_ - task.column - column);
+    MultiplyJob job{};
+    job.b = task.packed_b + (p * blocks_.k_blocks + k) * blocks_.panel_bytes;
+    job.units = units_of(k);
+    job.rows = rows;
+    if (reads_in_place(rows, k)) {
+      job.a = a_at(task.matrix, task.row + row, k * blocks_.k_block);
+      job.a_row_bytes = a_.line_stride * a_.element_bytes;
+      job.a_tile_bytes = 64;
+      job.a_half_bytes = 16 * job.a_row_bytes;
+    } else {
+      job.a = task.packed_a + i * panel_a_bytes();
+      job.a_row_bytes = 64;
+      job.a_tile_bytes = 16 * 64;
+      job.a_half_bytes = 64 * job.units;
+    }
+    const bool more = k > 0 || args_.accumulate;
+    const bool whole = columns == kernel_.nr && (rows == kernel_.mr || !kernel_.a_tiles);
+    if (keeps_sums_) {
+      job.c = task.sums + 4 * (row * sums_stride(task) + column);
+      job.c_stride = sums_stride(task);
+      job.accumulate = k > 0;
+      call(job);
+      if (last) finish(task, job, row, column, columns, args_.accumulate, true);
+    } else if (c_type_ != Element::bf16 && whole && (plain_ || !last)) {
+      job.c = c_at(args_.c, task, row, column);
+      job.c_stride = args_.c.stride(-2);
+      job.accumulate = more;
+      call(job);
+    } else {
+      job.c = task.tile;
+      job.c_stride = kernel_.nr;
+      call(job);
+      finish(task, job, row, column, columns, more, last);
+    }
+  }
+
+  void call(const MultiplyJob& job) const { few_ ? kernel_.multiply_few(job) : kernel_.multiply(job); }
+
+  std::byte* c_at(const Tensor& c, const Task& task, int64_t row, int64_t column) const {
+    const int64_t at = batch_offset(c, task.matrix) + (task.row + row) * c.stride(-2) + task.column + column;
+    return c.raw() + at * int64_t(size_of(c.dtype()));
+  }
+
+  /// From sums to C; the epilogue comes with the last block of k.
+  void finish(const Task& task, const MultiplyJob& product, int64_t row, int64_t column, int64_t columns, bool add_c,
+              bool last) const {
+    FinishJob job{};
+    job.sum = product.c;
+    job.sum_stride = product.c_stride;
+    job.rows = product.rows;
+    job.columns = columns;
+    job.c = c_at(args_.c, task, row, column);
+    job.c_stride = args_.c.stride(-2);
+    job.c_type = c_type_;
+    job.add_c = add_c;
+    if (last) {
+      if (args_.bias) job.bias = args_.bias.data<float>() + task.column + column;
+      if (args_.residual) {
+        job.residual = c_at(args_.residual, task, row, column);
+        job.residual_stride = args_.residual.stride(-2);
+      }
+      if (args_.pre_activation) {
+        job.pre = c_at(args_.pre_activation, task, row, column);
+        job.pre_stride = args_.pre_activation.stride(-2);
+      }
+      job.curve = Curve(int(args_.activation));
+    }
+    kernel_.finish(job);
+  }
+
+  const GemmKernel& kernel_;
+  const Gemm& args_;
+  const int64_t m_, n_, k_, batch_;
+  const Operand a_, b_;
+  const Element c_type_;
+  const bool plain_;  ///< no epilogue
+  const Blocks blocks_;
+  const int64_t panels_;
+  const bool keeps_sums_, few_;
+};
+
+bool one_unit_stride(const Tensor& t) {
+  return t.stride(-1) == 1 || t.stride(-2) == 1 || t.size(-1) == 1 || t.size(-2) == 1;
+}
+bool rows_of_unit_stride(const Tensor& t) { return !t || t.stride(-1) == 1 || t.size(-1) == 1; }
+
+}  // namespace
+
+bool driver_takes(const Gemm& args) {
+  const bool plain = !args.bias && !args.residual && !args.pre_activation && args.activation == Activation::none;
+  return one_unit_stride(args.a) && one_unit_stride(args.b) && rows_of_unit_stride(args.c) &&
+         rows_of_unit_stride(args.residual) && rows_of_unit_stride(args.pre_activation) && !(args.accumulate && !plain);
+}
+
+void run_gemm(const GemmKernel& kernel, const Gemm& args) {
+  Product(kernel, args).run();
+  args.c.storage().touch();
+}
+
+}  // namespace rapt::kernels::cpu
