@@ -67,6 +67,9 @@ void EncoderOnlyConfig::check() const {
   require<ConfigError>(vocabulary > 0 && layers > 0 && d_ff > 0 && max_positions > 0 && labels > 0,
                        "[encoder] vocabulary {}, {} layers, d_ff {}, max_positions {}, {} labels: all must be at least 1",
                        vocabulary, layers, d_ff, max_positions, labels);
+  require_rate("encoder", "dropout", dropout);
+  require_rate("encoder", "attention_dropout", attention_dropout);
+  require_eps("encoder", norm_eps);
   layer_shape(*this).attention.resolved();
 }
 

@@ -48,6 +48,7 @@ void RecurrentSeq2SeqConfig::check() const {
   require<ConfigError>(source_vocabulary > 0 && target_vocabulary > 0 && d_embedding > 0 && d_hidden > 0 && layers > 0,
                        "[recurrent] vocabularies {} and {}, d_embedding {}, d_hidden {}, {} layers: all must be at least 1",
                        source_vocabulary, target_vocabulary, d_embedding, d_hidden, layers);
+  require_rate("recurrent", "dropout", dropout);
 }
 
 RecurrentSeq2Seq::RecurrentSeq2Seq(const Config& config, std::unique_ptr<nn::Parameters> parameters)
