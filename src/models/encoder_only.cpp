@@ -107,6 +107,9 @@ EncoderOnly::EncoderOnly(const Config& config, std::unique_ptr<nn::Parameters> p
 
 Tensor EncoderOnly::encode(const Tensor& tokens, const Tensor& types, const Tensor& lengths, nn::Context& ctx) const {
   Tensor x = embedding_(tokens, ctx);  // [B, T, d]
+  require<ConfigError>(types_ || !types, "[encoder] token types are given, and this model has none (token_types 0)");
+  require<ShapeError>(!types || types.shape() == tokens.shape(), "[encoder] types {} for tokens {}: equal shapes are needed",
+                      types ? to_string(types.shape()) : "", to_string(tokens.shape()));
   if (types_) {
     const Tensor ids = types ? types : Tensor::zeros(tokens.shape(), DType::i32);
     x = add(x, embedding(ids, types_, {.dtype = ctx.dtype}));
