@@ -1,29 +1,20 @@
 #include <rapt/autograd/tape.hpp>
-#include <rapt/base/error.hpp>
 #include <rapt/ops/ops.hpp>
 #include <support/compare.hpp>
+#include <support/expect_error.hpp>
 
 #include <gtest/gtest.h>
 
 namespace rapt {
 namespace {
 
+using testing::expect_error;
 using testing::random_tensor;
 using testing::relative_error;
 
 Tensor leaf(const Shape& shape, uint64_t stream, DType dtype = DType::f64) {
   Tensor t = random_tensor(shape, dtype, Philox{2, stream});
   return require_grad(t);
-}
-
-template <class E, class F>
-void expect_error(const std::string& part, F f) {
-  try {
-    f();
-    ADD_FAILURE() << "nothing was thrown; wanted: " << part;
-  } catch (const E& e) {
-    EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
-  }
 }
 
 TEST(Tape, GradientsGatherOverBackwardPassesUntilTheyAreCleared) {
