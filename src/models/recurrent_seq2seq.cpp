@@ -108,6 +108,9 @@ RecurrentSeq2Seq::Memory RecurrentSeq2Seq::encode(const Tensor& source, const Te
 }
 
 Tensor RecurrentSeq2Seq::decode(const Tensor& target, const Memory& memory, nn::Context& ctx) const {
+  require<ShapeError>(int64_t(memory.start.size()) == config_.layers && memory.states.defined(),
+                      "[recurrent] a memory of {} states for {} layers: it comes from encode", memory.start.size(),
+                      config_.layers);
   const Tensor x = target_embedding_(target, ctx);  // [B, T, d_embedding]
   switch (config_.attention) {
     case RecurrentAttention::none: return decoder_(x, memory.start, ctx).outputs;
