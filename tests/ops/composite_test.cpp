@@ -190,6 +190,45 @@ void add_attention(std::vector<FusedCase>& cases) {
                    [](const Tensors& x) { return Tensors{composite::additive_scores(x[0], x[1], x[2])}; }});
 }
 
+/// Weights that are views: a column, a transposed table.
+void add_strided_weights(std::vector<FusedCase>& cases) {
+  const auto W = Role::weight;
+  const auto column = [](const Tensor& t) { return t.select(1, 1); };
+  cases.push_back(
+      {"linear with a column as bias",
+       {{{5, 7}}, {{7, 9}, W}, {{9, 3}, W}},
+       [=](const Tensors& x) { return Tensors{linear(x[0], x[1].transpose(0, 1), column(x[2]))}; },
+       [=](const Tensors& x) { return Tensors{composite::linear(x[0], x[1].transpose(0, 1), column(x[2]))}; }});
+  cases.push_back({"norm with columns as gain and bias",
+                   {{{5, 7}}, {{7, 2}, W}, {{7, 3}, W}},
+                   [=](const Tensors& x) { return Tensors{norm(x[0], column(x[1]), column(x[2]), {})}; },
+                   [=](const Tensors& x) { return Tensors{composite::norm(x[0], column(x[1]), column(x[2]), {})}; }});
+  cases.push_back({"additive scores with a column as v",
+                   {{{2, 3, 9}}, {{2, 5, 9}}, {{9, 2}, W}},
+                   [=](const Tensors& x) { return Tensors{additive_scores(x[0], x[1], column(x[2]))}; },
+                   [=](const Tensors& x) { return Tensors{composite::additive_scores(x[0], x[1], column(x[2]))}; }});
+  const Tensor ids = integers({3, 0, 3, 1});
+  cases.push_back({"projected cross entropy with views of weights",
+                   {{{4, 12}}, {{12, 17}, W}, {{17, 2}, W}},
+                   [=](const Tensors& x) {
+                     return Tensors{projected_cross_entropy(x[0], x[1].transpose(0, 1), column(x[2]), ids)};
+                   },
+                   [=](const Tensors& x) {
+                     return Tensors{composite::projected_cross_entropy(x[0], x[1].transpose(0, 1), column(x[2]), ids)};
+                   }});
+  const auto options = [](const Tensors& x) {
+    return EmbeddingOptions{.positions = x[2].transpose(0, 1), .dtype = x[0].dtype()};
+  };
+  cases.push_back({"embedding with transposed tables",
+                   {{{1}}, {{9, 5}, W}, {{9, 6}, W}},
+                   [=](const Tensors& x) {
+                     return Tensors{embedding(ids, x[1].transpose(0, 1), options(x)), affine(x[0], 1)};
+                   },
+                   [=](const Tensors& x) {
+                     return Tensors{composite::embedding(ids, x[1].transpose(0, 1), options(x)), affine(x[0], 1)};
+                   }});
+}
+
 void add_cells(std::vector<FusedCase>& cases) {
   for (const Cell cell : {Cell::rnn, Cell::lstm, Cell::gru})
     for (const bool ended : {false, true}) {
@@ -215,6 +254,7 @@ const std::vector<FusedCase>& all_cases() {
     add_lookups(cases);
     add_losses(cases);
     add_attention(cases);
+    add_strided_weights(cases);
     add_cells(cases);
     return cases;
   }();
