@@ -1,11 +1,12 @@
-#include <fmt/format.h>
-
 #include <base/fail.hpp>
-#include <fstream>
 #include <kernels/cpu/peak.hpp>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <support/report.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <sstream>
 
 namespace rapt::bench {
 
@@ -30,8 +31,8 @@ Options parse_options(int argc, char** argv) {
       std::stringstream parts(value);
       for (std::string part; std::getline(parts, part, ',');) {
         const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-        require<ConfigError>(number && part.size() < 5 && std::stoi(part) > 0, "--threads {}: '{}' is no number of threads",
-                             value, part);
+        require<ConfigError>(number && part.size() < 5 && std::stoi(part) > 0,
+                             "--threads {}: '{}' is no number of threads", value, part);
         options.threads.push_back(std::stoi(part));
       }
     }
@@ -40,22 +41,25 @@ Options parse_options(int argc, char** argv) {
 }
 
 Report::Report(Options options) : options_(std::move(options)) {
-  fmt::print("{:<18} {:<20} {:<12} {:>7} {:>11} {:>11} {:>13} {:>7} {:>9}\n", "operation", "shape", "implementation",
-             "threads", "best", "median", "rate", "limit", "OpenBLAS");
+  fmt::print("{:<18} {:<20} {:<12} {:>7} {:>11} {:>11} {:>13} {:>7} {:>9} {:>7}\n", "operation", "shape",
+             "implementation", "threads", "best", "median", "rate", "limit", "OpenBLAS", "GEMM");
 }
 
 namespace {
 std::string seconds(double s) {
-  return s < 1e-3 ? fmt::format("{:.1f} us", s * 1e6) : s < 1 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} s", s);
+  return s < 1e-3 ? fmt::format("{:.1f} us", s * 1e6)
+         : s < 1  ? fmt::format("{:.3f} ms", s * 1e3)
+                  : fmt::format("{:.3f} s", s);
 }
 }  // namespace
 
 void Report::add(const Row& row) {
   const double rate = row.work / row.time.best, limit = limits_(row.limit, row.threads);
-  fmt::print("{:<18} {:<20} {:<12} {:>9} {:>11} {:>11} {:>6.1f} {:<7} {:>5.1f} % {:>8}\n", row.operation, row.shape,
-             row.implementation, row.threads, seconds(row.time.best), seconds(row.time.median), rate / 1e9,
+  fmt::print("{:<18} {:<20} {:<12} {:>9} {:>11} {:>11} {:>6.1f} {:<7} {:>5.1f} % {:>8} {:>8}\n", row.operation,
+             row.shape, row.implementation, row.threads, seconds(row.time.best), seconds(row.time.median), rate / 1e9,
              row.limit == "copy" ? "GB/s" : "GFLOP/s", 100 * rate / limit,
-             row.openblas_ratio ? fmt::format("x {:.2f}", *row.openblas_ratio) : "");
+             row.openblas_ratio ? fmt::format("x {:.2f}", *row.openblas_ratio) : "",
+             row.gemm_ratio ? fmt::format("{:.1f} %", 100 * *row.gemm_ratio) : "");
   std::fflush(stdout);
   rows_.push_back(row);
 }
@@ -77,6 +81,7 @@ void Report::write_json() {
                             {"limit", limit},
                             {"share_of_limit", rate / limit}};
     if (row.openblas_ratio) entry["openblas_ratio"] = *row.openblas_ratio;
+    if (row.gemm_ratio) entry["gemm_ratio"] = *row.gemm_ratio;
     all.push_back(std::move(entry));
   }
   std::ofstream file(options_.json);
