@@ -1,4 +1,5 @@
 // The table: which implementations each operation has, best first, the reference last.
+#include <kernels/cpu/attention.hpp>
 #include <kernels/cpu/gemm.hpp>
 #include <kernels/cpu/vector.hpp>
 #include <kernels/dispatch.hpp>
@@ -13,6 +14,11 @@ template <class Args>
 constexpr Implementation<Args> kReference{"reference", always, reference::supports<Args>, reference::run};
 template <class Args>
 constexpr Implementation<Args> kVector{"vector", always, vector::supports, vector::run};
+
+template <class Kernel, class Args>
+constexpr Implementation<Args> implementation(const char* name) {
+  return {name, Kernel::available, Kernel::supports, Kernel::run};
+}
 
 }  // namespace
 
@@ -53,8 +59,12 @@ RAPT_OPERATION(SoftmaxForward, kVector<SoftmaxForward>, kReference<SoftmaxForwar
 RAPT_OPERATION(SoftmaxBackward, kVector<SoftmaxBackward>, kReference<SoftmaxBackward>)
 RAPT_OPERATION(CrossEntropy, kVector<CrossEntropy>, kReference<CrossEntropy>)
 RAPT_OPERATION(GatherRows, kVector<GatherRows>, kReference<GatherRows>)
-RAPT_OPERATION(AttentionForward, kReference<AttentionForward>)
-RAPT_OPERATION(AttentionBackward, kReference<AttentionBackward>)
+RAPT_OPERATION(AttentionForward, (implementation<cpu::StreamingAttentionAmx, AttentionForward>("streaming_amx")),
+               (implementation<cpu::StreamingAttentionBf16, AttentionForward>("streaming_bf16")),
+               (implementation<cpu::StreamingAttention, AttentionForward>("streaming")), kReference<AttentionForward>)
+RAPT_OPERATION(AttentionBackward, (implementation<cpu::StreamingAttentionAmx, AttentionBackward>("streaming_amx")),
+               (implementation<cpu::StreamingAttentionBf16, AttentionBackward>("streaming_bf16")),
+               (implementation<cpu::StreamingAttention, AttentionBackward>("streaming")), kReference<AttentionBackward>)
 RAPT_OPERATION(AdditiveScores, kVector<AdditiveScores>, kReference<AdditiveScores>)
 RAPT_OPERATION(AdditiveScoresBackward, kVector<AdditiveScoresBackward>, kReference<AdditiveScoresBackward>)
 RAPT_OPERATION(CellForward, kVector<CellForward>, kReference<CellForward>)

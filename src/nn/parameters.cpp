@@ -96,7 +96,7 @@ void Parameters::freeze_layout() {
     GradSlot& slot = *t.hook().slot;
     slot.buffer = grads_.narrow(0, offset, t.numel()).view(t.shape());
     slot.pinned = true;
-    ranges_.push_back({offset, offset + t.numel(), t.rank() > 1});
+    ranges_.push_back({offset, t.size(0), t.numel() / t.size(0)});
     int64_t row = 0;
     for (size_t e = 0; e < wholes_[i].entries; ++e) {
       Entry& entry = entries_[wholes_[i].first_entry + e];

@@ -29,7 +29,7 @@ struct EmbeddingBackward : Backward {
       if (!dP.accumulate) dP.grad.fill(0);
       const Tensor rows = dP.grad.narrow(0, offset, length);
       kernels::Reduce reduce;
-      reduce.x = dy.view({-1, length, dy.size(1)});
+      reduce.x = dy.view({length > 0 ? dy.size(0) / length : 0, length, dy.size(1)});
       reduce.y = rows.view(rows.shape().inserted(0, 1));
       reduce.accumulate = true;
       kernels::launch(reduce);

@@ -96,10 +96,13 @@ Tensor Tensor::view(const Shape& wanted) const {
       require<ShapeError>(open < 0, "[view] more than one -1 in {}", to_string(wanted));
       open = i;
     } else {
+      require<ShapeError>(target[i] >= 0, "[view] negative size in {}", to_string(wanted));
       known *= target[i];
     }
   }
-  if (open >= 0 && known > 0 && numel() % known == 0) target[open] = numel() / known;
+  require<ShapeError>(open < 0 || known > 0, "[view] {} as {}: beside a size of 0 the -1 could be anything",
+                      to_string(shape()), to_string(wanted));
+  if (open >= 0 && numel() % known == 0) target[open] = numel() / known;
   require<ShapeError>(target.numel() == numel(), "[view] {} has {} elements, {} has another number",
                       to_string(shape()), numel(), to_string(wanted));
   if (numel() == 0) return make_view(target, contiguous_strides(target), offset(), hook().region);

@@ -30,6 +30,7 @@ void check(const Case<Args>& c, DType dtype, const std::string& only = "") {
   for (const auto& candidate : all)
     for (const Layout layout : kLayouts) {
       if (!candidate.available() || (!only.empty() && only != candidate.name)) continue;
+      if (!wanted.distinguishes(layout)) continue;
       Workspace got(dtype, layout, seed);
       const Args args = c.build(got);
       if (!candidate.supports(args)) continue;

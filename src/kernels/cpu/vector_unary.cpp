@@ -32,6 +32,11 @@ struct Function {
     if constexpr (f == Unary::sigmoid) return sigmoid(d, x);
     if constexpr (f == Unary::softplus) return softplus(d, x);
   }
+  static HWY_INLINE VF sigmoid_slope(F32 d, VF x) {
+    const VF e = exp_bounded(d, hn::Neg(hn::Abs(x)));
+    const VF sum = hn::Add(e, hn::Set(d, 1.0f));
+    return hn::Div(e, hn::Mul(sum, sum));
+  }
   static HWY_INLINE VF derivative(F32 d, VF x) {
     const VF one = hn::Set(d, 1.0f);
     if constexpr (f == Unary::neg) return hn::Neg(one);
@@ -54,14 +59,9 @@ struct Function {
       const VF s = sigmoid(d, x);
       return hn::MulAdd(hn::Mul(x, s), hn::Sub(one, s), s);
     }
-    if constexpr (f == Unary::tanh) {
-      const VF t = tanh(d, x);
-      return hn::NegMulAdd(t, t, one);
-    }
-    if constexpr (f == Unary::sigmoid) {
-      const VF s = sigmoid(d, x);
-      return hn::Mul(s, hn::Sub(one, s));
-    }
+    // 1 - t^2 and s (1 - s) would cancel in the tails; sigmoid'(x) = e / (1 + e)^2, e = exp(-|x|), does not.
+    if constexpr (f == Unary::tanh) return hn::Mul(hn::Set(d, 4.0f), sigmoid_slope(d, hn::Add(x, x)));
+    if constexpr (f == Unary::sigmoid) return sigmoid_slope(d, x);
     if constexpr (f == Unary::softplus) return sigmoid(d, x);
   }
 };

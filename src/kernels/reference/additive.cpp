@@ -1,8 +1,9 @@
 #include <base/fail.hpp>
-#include <cmath>
 #include <kernels/reference/reference.hpp>
 #include <rapt/base/threads.hpp>
 #include <tensor/visit.hpp>
+
+#include <cmath>
 #include <vector>
 
 namespace rapt::kernels::reference {
@@ -84,14 +85,10 @@ void backward(const AdditiveScoresBackward& s) {
 template <class F>
 void visit_additive(DType dtype, const char* op, F&& f) {
   switch (dtype) {
-    case DType::f64:
-      return f(TypeTag<double>{}, TypeTag<double>{});
-    case DType::f32:
-      return f(TypeTag<float>{}, TypeTag<float>{});
-    case DType::bf16:
-      return f(TypeTag<BFloat16>{}, TypeTag<float>{});
-    default:
-      fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
+    case DType::f64: return f(TypeTag<double>{}, TypeTag<double>{});
+    case DType::f32: return f(TypeTag<float>{}, TypeTag<float>{});
+    case DType::bf16: return f(TypeTag<BFloat16>{}, TypeTag<float>{});
+    default: fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
   }
 }
 

@@ -1,10 +1,11 @@
-#include <algorithm>
 #include <base/fail.hpp>
-#include <cmath>
 #include <kernels/reference/reference.hpp>
-#include <limits>
 #include <rapt/base/threads.hpp>
 #include <tensor/visit.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace rapt::kernels::reference {
@@ -56,7 +57,7 @@ struct Problem {
     return causal ? std::clamp<int64_t>(i + key_length - query_length + 1, 0, keys) : keys;
   }
   double bias(int64_t head, int64_t i, int64_t j) const {
-    return slopes ? -double(slopes[head]) * double(i + key_length - query_length - j) : 0.0;
+    return slopes ? -double(slopes[head]) * std::abs(double(i + key_length - query_length - j)) : 0.0;
   }
   /// mask / (1 - p)
   double dropout(int64_t b, int64_t head, int64_t i, int64_t j) const {
@@ -161,14 +162,10 @@ void backward_of_key_head(const AttentionBackward& a, const Problem& p, int64_t 
 template <class F>
 void visit_attention(DType dtype, const char* op, F&& f) {
   switch (dtype) {
-    case DType::f64:
-      return f(TypeTag<double>{}, TypeTag<double>{});
-    case DType::f32:
-      return f(TypeTag<float>{}, TypeTag<float>{});
-    case DType::bf16:
-      return f(TypeTag<BFloat16>{}, TypeTag<float>{});
-    default:
-      fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
+    case DType::f64: return f(TypeTag<double>{}, TypeTag<double>{});
+    case DType::f32: return f(TypeTag<float>{}, TypeTag<float>{});
+    case DType::bf16: return f(TypeTag<BFloat16>{}, TypeTag<float>{});
+    default: fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
   }
 }
 

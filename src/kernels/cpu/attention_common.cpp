@@ -1,0 +1,137 @@
+// The parts of streaming attention that every unit shares, on vectors of any width.
+#include <kernels/cpu/attention_unit.hpp>
+#include <kernels/cpu/vector_targets.hpp>
+#include <rapt/base/random.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_common.cpp"
+// clang-format off
+#include <hwy/foreach_target.h>  // compiles this file once a target
+#include <hwy/highway.h>
+#include <kernels/cpu/attention_rows-inl.hpp>
+#include <kernels/cpu/vector_math-inl.hpp>
+#include <kernels/cpu/vector_philox-inl.hpp>
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt::kernels::cpu::attention::HWY_NAMESPACE {
+namespace vec = rapt::kernels::vector::HWY_NAMESPACE;
+
+const Lanes kD;
+
+void add_bias(float* s, int64_t stride, int rows, int columns, float slope, float distance, float row_step,
+              float column_step) {
+  const int n = int(hn::Lanes(kD));
+  for (int r = 0; r < rows; ++r, s += stride)
+    for (int c = 0; c < columns; c += n) {
+      const Vector column = hn::Iota(kD, float(c));
+      const Vector d = hn::MulAdd(column, hn::Set(kD, column_step), hn::Set(kD, distance + row_step * float(r)));
+      hn::Store(hn::NegMulAdd(hn::Abs(d), hn::Set(kD, slope), hn::Load(kD, s + c)), kD, s + c);
+    }
+}
+
+HWY_INLINE float total(const float* sum) {
+  const int n = int(hn::Lanes(kD));
+  Vector all = hn::Zero(kD);
+  for (int i = 0; i < kLanes; i += n) all = hn::Add(all, hn::Load(kD, sum + i));
+  return hn::GetLane(hn::SumOfLanes(kD, all));
+}
+
+void finish(const float* maximum, const float* sum, int rows, float keep_scale, float* lse, float* reciprocal) {
+  const int n = int(hn::Lanes(kD));
+  HWY_ALIGN float totals[kLanes];
+  const Vector ln2 = hn::Set(kD, 0.693147181f), lowest = hn::Set(kD, -std::numeric_limits<float>::infinity());
+  for (int r = 0; r < rows; r += n) {
+    const int count = std::min(n, rows - r);
+    for (int i = 0; i < n; ++i) totals[i] = i < count ? total(sum + (r + i) * kLanes) : 0.0f;
+    const Vector t = hn::Load(kD, totals);
+    const auto empty = hn::Eq(t, hn::Zero(kD));
+    hn::Store(hn::IfThenZeroElse(empty, hn::Div(hn::Set(kD, keep_scale), t)), kD, reciprocal + r);
+    const Vector l = hn::MulAdd(hn::LoadU(kD, maximum + r), ln2, vec::log(kD, t));
+    hn::Store(hn::IfThenElse(empty, lowest, l), kD, totals);
+    std::copy(totals, totals + count, lse + r);
+  }
+}
+
+template <class T>
+void store(const float* from, int64_t stride, const float* factor, int factor_step, const Rows& to, bool accumulate) {
+  const int n = int(hn::Lanes(kD));
+  for (int r = 0; r < to.rows; ++r) {
+    T* row = static_cast<T*>(to.data) + r * to.stride;
+    const float* in = from + r * stride;
+    const float f = factor[r * factor_step];
+    int c = 0;
+    for (; c + n <= to.columns; c += n) {
+      Vector y = f == 0 ? hn::Zero(kD) : hn::Mul(hn::Load(kD, in + c), hn::Set(kD, f));
+      if (accumulate) y = hn::Add(y, load_row(kD, row + c));
+      store_row(y, row + c);
+    }
+    for (; c < to.columns; ++c) row[c] = T((f == 0 ? 0.0f : in[c] * f) + (accumulate ? float(row[c]) : 0.0f));
+  }
+}
+
+template <class T>
+void row_dots(const Rows& a, const Rows& b, float* delta) {
+  const int n = int(hn::Lanes(kD));
+  for (int r = 0; r < a.rows; ++r) {
+    const T* x = static_cast<const T*>(a.data) + r * a.stride;
+    const T* y = static_cast<const T*>(b.data) + r * b.stride;
+    Vector sum = hn::Zero(kD);
+    int c = 0;
+    for (; c + n <= a.columns; c += n) sum = hn::MulAdd(load_row(kD, x + c), load_row(kD, y + c), sum);
+    float rest = 0;
+    for (; c < a.columns; ++c) rest += float(x[c]) * float(y[c]);
+    delta[r] = hn::GetLane(hn::SumOfLanes(kD, sum)) + rest;
+  }
+}
+
+void weights(const float* s, int visible, int columns, float factor, float lse2, float* w) {
+  const int n = int(hn::Lanes(kD));
+  int c = 0;
+  const auto at = [&](int i) HWY_ATTR {
+    return exp2(hn::MulSub(hn::Load(kD, s + i), hn::Set(kD, factor), hn::Set(kD, lse2)));
+  };
+  for (; c + n <= visible; c += n) hn::StoreU(at(c), kD, w + c);
+  if (c < visible) {
+    HWY_ALIGN float tail[kLanes];
+    hn::Store(at(c), kD, tail);
+    std::copy(tail, tail + (visible - c), w + c);
+    c = visible;
+  }
+  std::fill(w + c, w + columns, 0.0f);
+}
+
+void dropout(const Philox& random, uint64_t first_block, int blocks, uint32_t threshold, uint8_t* keep) {
+  const hn::ScalableTag<uint32_t> du;
+  const hn::RebindToSigned<decltype(du)> di;
+  std::fill(keep, keep + 16 * blocks, uint8_t(0));
+  for (int block = 0; block < blocks; ++block, keep += 16)
+    vec::philox_block(random, first_block + uint64_t(block), [&](size_t i, hn::Vec<decltype(du)> bits) HWY_ATTR {
+      // All bits are below 2^16, so the signed comparison, which every target has, is right.
+      const auto kept = hn::Not(hn::Lt(hn::BitCast(di, bits), hn::Set(di, int32_t(threshold))));
+      uint8_t lanes[8] = {};
+      const size_t bytes = hn::StoreMaskBits(di, kept, lanes);
+      for (size_t k = 0; k < bytes; ++k) keep[i / 8 + k] = uint8_t(keep[i / 8 + k] | lanes[k] << i % 8);
+    });
+}
+
+template <class T>
+constexpr Common kCommon{add_bias, finish, store<T>, row_dots<T>, weights, dropout};
+
+const Common* common_for(bool bf16_rows) { return bf16_rows ? &kCommon<BFloat16> : &kCommon<float>; }
+
+}  // namespace rapt::kernels::cpu::attention::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rapt::kernels::cpu::attention {
+
+HWY_EXPORT(common_for);
+const Common& common(bool bf16_rows) { return *HWY_DYNAMIC_DISPATCH(common_for)(bf16_rows); }
+
+}  // namespace rapt::kernels::cpu::attention
+#endif
