@@ -1,8 +1,9 @@
+#include <kernels/rows.hpp>
+#include <rapt/base/error.hpp>
+
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <kernels/rows.hpp>
-#include <rapt/base/error.hpp>
 
 int main(int argc, char** argv) {
   try {

@@ -1,11 +1,12 @@
-#include <fmt/format.h>
-
 #include <base/fail.hpp>
-#include <fstream>
 #include <kernels/cpu/peak.hpp>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <support/report.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <sstream>
 
 namespace rapt::bench {
 
@@ -30,8 +31,8 @@ Options parse_options(int argc, char** argv) {
       std::stringstream parts(value);
       for (std::string part; std::getline(parts, part, ',');) {
         const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-        require<ConfigError>(number && part.size() < 5 && std::stoi(part) > 0, "--threads {}: '{}' is no number of threads",
-                             value, part);
+        require<ConfigError>(number && part.size() < 5 && std::stoi(part) > 0,
+                             "--threads {}: '{}' is no number of threads", value, part);
         options.threads.push_back(std::stoi(part));
       }
     }
@@ -46,7 +47,9 @@ Report::Report(Options options) : options_(std::move(options)) {
 
 namespace {
 std::string seconds(double s) {
-  return s < 1e-3 ? fmt::format("{:.1f} us", s * 1e6) : s < 1 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} s", s);
+  return s < 1e-3 ? fmt::format("{:.1f} us", s * 1e6)
+         : s < 1  ? fmt::format("{:.3f} ms", s * 1e3)
+                  : fmt::format("{:.3f} s", s);
 }
 }  // namespace
 

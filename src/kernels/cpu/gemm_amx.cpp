@@ -1,8 +1,8 @@
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include <kernels/cpu/gemm_kernels.hpp>
 #include <kernels/cpu/gemm_tiles.hpp>
+
+#include <immintrin.h>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -68,11 +68,13 @@ const GemmKernel kAmxBf16 = {.mr = 32,
                              .b_form = Packed::bf16,
                              .a_tiles = true,
                              .unit_multiple = 16,
+                             .k_units = 256,
+                             .m_limit = 256,
                              .compensated = false,
                              .multiply = multiply_tiles<Bf16Tiles>,
                              .multiply_few = nullptr,
                              .pack = pack_avx512,
-                             .finish = finish_avx512,
+                             .finish = finish_avx512bf16,
                              .begin = load_config,
                              .end = release_config};
 const GemmKernel kAmxInt8 = {.mr = 32,
@@ -81,6 +83,8 @@ const GemmKernel kAmxInt8 = {.mr = 32,
                              .b_form = Packed::s8,
                              .a_tiles = true,
                              .unit_multiple = 16,
+                             .k_units = 256,
+                             .m_limit = 256,
                              .compensated = false,
                              .multiply = multiply_tiles<Int8Tiles>,
                              .multiply_few = nullptr,

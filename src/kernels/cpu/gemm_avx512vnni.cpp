@@ -1,8 +1,8 @@
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include <kernels/cpu/gemm_kernels.hpp>
 #include <kernels/cpu/gemm_multiply.hpp>
+
+#include <immintrin.h>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -43,6 +43,8 @@ const GemmKernel kAvx512Vnni = {.mr = 14,
                                 .b_form = Packed::s8,
                                 .a_tiles = false,
                                 .unit_multiple = 1,
+                                .k_units = 384,
+                                .m_limit = 512,
                                 .compensated = true,
                                 .multiply = multiply_any_rows<ByteDot, 2, 14>,
                                 .multiply_few = multiply_few_rows<ByteDot, 2, 14>,

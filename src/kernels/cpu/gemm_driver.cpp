@@ -1,10 +1,11 @@
-#include <algorithm>
 #include <base/fail.hpp>
-#include <cstring>
 #include <kernels/cpu/gemm_blocks.hpp>
 #include <kernels/cpu/gemm_driver.hpp>
 #include <kernels/cpu/pack_cache.hpp>
 #include <rapt/base/threads.hpp>
+
+#include <algorithm>
+#include <cstring>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -68,7 +69,7 @@ class Product {
         b_(operand(args.b, -1, -2)),
         c_type_(element_of(args.c.dtype())),
         plain_(!args.bias && !args.residual && !args.pre_activation && args.activation == Activation::none),
-        blocks_(choose_blocks(kernel, m_, n_, k_, batch_, c_type_ == Element::bf16)),
+        blocks_(choose_blocks(kernel, m_, n_, k_, batch_, c_type_ != Element::bf16)),
         panels_(divide_up(n_, kernel.nr)),
         keeps_sums_(c_type_ == Element::bf16 && blocks_.k_blocks > 1),
         few_(kernel.multiply_few && m_ <= kFewRows) {}
@@ -118,31 +119,60 @@ class Product {
     return round_up(divide_up(depth_of(k_block), blocks_.group), kernel_.unit_multiple);
   }
 
+  /// Where panels of one block of k go: panel after panel, `stride` bytes apart.
+  struct Panels {
+    std::byte* to;
+    int64_t stride, width;
+    Packed form;
+    bool tiles, compensated;
+  };
+
+  /// Packs `lines` lines of an operand (from `source` on, the first element of the block) in panels of one block of k.
+  void pack_lines(const Operand& operand, const std::byte* source, int64_t lines, int64_t k,
+                  const Panels& panels) const {
+    // Where neighbours in memory are lines, all panels take a slab of k before the next one, so that memory is read in
+    // its order. Compensation sums whole lines.
+    const int64_t units = units_of(k);
+    const bool across = operand.depth_stride != 1 && !panels.compensated;
+    const int64_t slab = across ? 16 : std::max<int64_t>(1, units);
+    // Also for no units at all: the compensation is written then too.
+    for (int64_t unit = 0; unit == 0 || unit < units; unit += slab) {
+      const int64_t skip = unit * blocks_.group;
+      for (int64_t line = 0; line < lines; line += panels.width) {
+        std::byte* to = panels.to + line / panels.width * panels.stride;
+        PackJob job{};
+        job.source = source + operand.element_bytes * (line * operand.line_stride + skip * operand.depth_stride);
+        job.type = operand.type;
+        job.line_stride = operand.line_stride;
+        job.depth_stride = operand.depth_stride;
+        job.lines = std::min(panels.width, lines - line);
+        job.depth = std::clamp<int64_t>(depth_of(k) - skip, 0, slab * blocks_.group);
+        job.packed = to + 4 * unit * panels.width;
+        job.form = panels.form;
+        job.tiles = panels.tiles;
+        job.width = panels.width;
+        job.padded_units = std::min(slab, units - unit);
+        if (panels.compensated) job.compensation = reinterpret_cast<int32_t*>(to + 4 * panels.width * units);
+        kernel_.pack(job);
+      }
+    }
+  }
+
   /// packed[matrix][panel][k block], of the matrices and panels in the given ranges.
   void pack_b(std::byte* packed, int64_t i_begin, int64_t i_end, int64_t p_begin, int64_t p_end) const {
-    const int64_t panels = p_end - p_begin, count = (i_end - i_begin) * panels * blocks_.k_blocks;
-    const int64_t grain = std::max<int64_t>(1, (64 << 10) / std::max<int64_t>(1, blocks_.panel_bytes));
-    parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kPanelsTogether = 8;
+    const int64_t panels = p_end - p_begin, groups = divide_up(panels, kPanelsTogether);
+    parallel_for((i_end - i_begin) * groups * blocks_.k_blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        const int64_t k = t % blocks_.k_blocks, p = p_begin + t / blocks_.k_blocks % panels;
-        const int64_t i = i_begin + t / blocks_.k_blocks / panels;
-        const int64_t first = p * kernel_.nr, units = units_of(k);
-        std::byte* to = packed + t * blocks_.panel_bytes;
-        PackJob job{};
-        job.source = b_.data + b_.element_bytes * (batch_offset(args_.b, i) + first * b_.line_stride +
-                                                   k * blocks_.k_block * b_.depth_stride);
-        job.type = b_.type;
-        job.line_stride = b_.line_stride;
-        job.depth_stride = b_.depth_stride;
-        job.lines = std::min(kernel_.nr, n_ - first);
-        job.depth = depth_of(k);
-        job.packed = to;
-        job.form = kernel_.b_form;
-        job.tiles = false;
-        job.width = kernel_.nr;
-        job.padded_units = units;
-        if (kernel_.compensated) job.compensation = reinterpret_cast<int32_t*>(to + 4 * kernel_.nr * units);
-        kernel_.pack(job);
+        const int64_t k = t % blocks_.k_blocks, first = t / blocks_.k_blocks % groups * kPanelsTogether;
+        const int64_t i = t / blocks_.k_blocks / groups;
+        const int64_t column = (p_begin + first) * kernel_.nr;
+        const int64_t last = std::min(first + kPanelsTogether, panels);
+        const int64_t at =
+            batch_offset(args_.b, i_begin + i) + column * b_.line_stride + k * blocks_.k_block * b_.depth_stride;
+        pack_lines(b_, b_.data + b_.element_bytes * at, std::min((last - first) * kernel_.nr, n_ - column), k,
+                   {packed + ((i * panels + first) * blocks_.k_blocks + k) * blocks_.panel_bytes,
+                    blocks_.k_blocks * blocks_.panel_bytes, kernel_.nr, kernel_.b_form, false, kernel_.compensated});
       }
     });
   }
@@ -162,8 +192,7 @@ class Product {
         const int64_t first = t / m_parts % n_parts * panels_a_task;
         task.panels = std::min(panels_a_task, panels - first);
         task.column = (p_begin + first) * kernel_.nr;
-        task.packed_b =
-            packed_b + ((task.matrix - i_begin) * panels + first) * blocks_.k_blocks * blocks_.panel_bytes;
+        task.packed_b = packed_b + ((task.matrix - i_begin) * panels + first) * blocks_.k_blocks * blocks_.panel_bytes;
         run_task(task);
       }
       if (kernel_.end) kernel_.end();
@@ -181,10 +210,9 @@ class Product {
   int64_t sums_stride(const Task& task) const { return task.panels * kernel_.nr; }
 
   void run_task(Task& task) const {
-    // One line more than the panels: the packing of narrow panels may write whole vectors.
     const int64_t a_panels = divide_up(task.rows, kernel_.mr);
     const int64_t tile_bytes = round_up(4 * kernel_.mr * kernel_.nr, 64);
-    const int64_t a_bytes = round_up(a_panels * panel_a_bytes() + 64, 64);
+    const int64_t a_bytes = round_up(a_panels * panel_a_bytes(), 64);
     const int64_t sums_bytes = keeps_sums_ ? 4 * a_panels * kernel_.mr * sums_stride(task) : 0;
     task.tile = thread_scratch(size_t(tile_bytes + a_bytes + sums_bytes));
     task.packed_a = task.tile + tile_bytes;
@@ -197,8 +225,7 @@ class Product {
   }
 
   const std::byte* a_at(int64_t matrix, int64_t row, int64_t k) const {
-    return a_.data +
-           a_.element_bytes * (batch_offset(args_.a, matrix) + row * a_.line_stride + k * a_.depth_stride);
+    return a_.data + a_.element_bytes * (batch_offset(args_.a, matrix) + row * a_.line_stride + k * a_.depth_stride);
   }
 
   /// Tiles can be read in place where A lies as the tiles want it: whole rows of whole tiles along k.
@@ -209,30 +236,12 @@ class Product {
   }
 
   void pack_a(const Task& task, int64_t k) const {
-    // Where neighbours in memory are rows of A, all panels take a slab of k before the next, so that each line of the
-    // cache is read once.
     const int64_t width = kernel_.a_tiles ? 16 : kernel_.mr;
-    const int64_t units = units_of(k), slab = a_.depth_stride == 1 ? std::max<int64_t>(1, units) : 16;
-    for (int64_t unit = 0; unit < units; unit += slab) {
-      const int64_t skip = unit * blocks_.group;
-      for (int64_t line = 0; line < task.rows; line += width) {
-        const int64_t panel = line / kernel_.mr;
-        if (reads_in_place(std::min(kernel_.mr, task.rows - panel * kernel_.mr), k)) continue;
-        PackJob job{};
-        job.source = a_at(task.matrix, task.row + line, k * blocks_.k_block + skip);
-        job.type = a_.type;
-        job.line_stride = a_.line_stride;
-        job.depth_stride = a_.depth_stride;
-        job.lines = std::min(width, task.rows - line);
-        job.depth = std::clamp<int64_t>(depth_of(k) - skip, 0, slab * blocks_.group);
-        job.packed = task.packed_a + panel * panel_a_bytes() + 4 * (line % kernel_.mr * units + unit * width);
-        job.form = kernel_.a_form;
-        job.tiles = kernel_.a_tiles;
-        job.width = width;
-        job.padded_units = std::min(slab, units - unit);
-        kernel_.pack(job);
-      }
-    }
+    // Only the last rows of a task can be too few to be read in place.
+    const int64_t in_place = reads_in_place(kernel_.mr, k) ? task.rows / kernel_.mr * kernel_.mr : 0;
+    pack_lines(a_, a_at(task.matrix, task.row + in_place, k * blocks_.k_block), task.rows - in_place, k,
+               {task.packed_a + 4 * in_place * blocks_.units, 4 * width * blocks_.units, width, kernel_.a_form,
+                kernel_.a_tiles, false});
   }
 
   void run_tile(const Task& task, int64_t k, int64_t i, int64_t p) const {
@@ -253,7 +262,7 @@ class Product {
       job.a = task.packed_a + i * panel_a_bytes();
       job.a_row_bytes = 64;
       job.a_tile_bytes = 16 * 64;
-      job.a_half_bytes = 64 * job.units;
+      job.a_half_bytes = 64 * blocks_.units;
     }
     const bool more = k > 0 || args_.accumulate;
     const bool whole = columns == kernel_.nr && (rows == kernel_.mr || !kernel_.a_tiles);
