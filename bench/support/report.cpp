@@ -41,8 +41,8 @@ Options parse_options(int argc, char** argv) {
 }
 
 Report::Report(Options options) : options_(std::move(options)) {
-  fmt::print("{:<18} {:<20} {:<12} {:>7} {:>11} {:>11} {:>13} {:>7} {:>9}\n", "operation", "shape", "implementation",
-             "threads", "best", "median", "rate", "limit", "OpenBLAS");
+  fmt::print("{:<18} {:<20} {:<12} {:>7} {:>11} {:>11} {:>13} {:>7} {:>9} {:>7}\n", "operation", "shape",
+             "implementation", "threads", "best", "median", "rate", "limit", "OpenBLAS", "GEMM");
 }
 
 namespace {
@@ -55,10 +55,11 @@ std::string seconds(double s) {
 
 void Report::add(const Row& row) {
   const double rate = row.work / row.time.best, limit = limits_(row.limit, row.threads);
-  fmt::print("{:<18} {:<20} {:<12} {:>9} {:>11} {:>11} {:>6.1f} {:<7} {:>5.1f} % {:>8}\n", row.operation, row.shape,
-             row.implementation, row.threads, seconds(row.time.best), seconds(row.time.median), rate / 1e9,
+  fmt::print("{:<18} {:<20} {:<12} {:>9} {:>11} {:>11} {:>6.1f} {:<7} {:>5.1f} % {:>8} {:>8}\n", row.operation,
+             row.shape, row.implementation, row.threads, seconds(row.time.best), seconds(row.time.median), rate / 1e9,
              row.limit == "copy" ? "GB/s" : "GFLOP/s", 100 * rate / limit,
-             row.openblas_ratio ? fmt::format("x {:.2f}", *row.openblas_ratio) : "");
+             row.openblas_ratio ? fmt::format("x {:.2f}", *row.openblas_ratio) : "",
+             row.gemm_ratio ? fmt::format("{:.1f} %", 100 * *row.gemm_ratio) : "");
   std::fflush(stdout);
   rows_.push_back(row);
 }
@@ -80,6 +81,7 @@ void Report::write_json() {
                             {"limit", limit},
                             {"share_of_limit", rate / limit}};
     if (row.openblas_ratio) entry["openblas_ratio"] = *row.openblas_ratio;
+    if (row.gemm_ratio) entry["gemm_ratio"] = *row.gemm_ratio;
     all.push_back(std::move(entry));
   }
   std::ofstream file(options_.json);

@@ -15,11 +15,6 @@ constexpr Implementation<Args> kReference{"reference", always, reference::suppor
 template <class Args>
 constexpr Implementation<Args> kVector{"vector", always, vector::supports, vector::run};
 
-template <class Kernel, class Args>
-constexpr Implementation<Args> implementation(const char* name) {
-  return {name, Kernel::available, Kernel::supports, Kernel::run};
-}
-
 }  // namespace
 
 template <class Args>
@@ -59,12 +54,10 @@ RAPT_OPERATION(SoftmaxForward, kVector<SoftmaxForward>, kReference<SoftmaxForwar
 RAPT_OPERATION(SoftmaxBackward, kVector<SoftmaxBackward>, kReference<SoftmaxBackward>)
 RAPT_OPERATION(CrossEntropy, kVector<CrossEntropy>, kReference<CrossEntropy>)
 RAPT_OPERATION(GatherRows, kVector<GatherRows>, kReference<GatherRows>)
-RAPT_OPERATION(AttentionForward, (implementation<cpu::StreamingAttentionAmx, AttentionForward>("streaming_amx")),
-               (implementation<cpu::StreamingAttentionBf16, AttentionForward>("streaming_bf16")),
-               (implementation<cpu::StreamingAttention, AttentionForward>("streaming")), kReference<AttentionForward>)
-RAPT_OPERATION(AttentionBackward, (implementation<cpu::StreamingAttentionAmx, AttentionBackward>("streaming_amx")),
-               (implementation<cpu::StreamingAttentionBf16, AttentionBackward>("streaming_bf16")),
-               (implementation<cpu::StreamingAttention, AttentionBackward>("streaming")), kReference<AttentionBackward>)
+RAPT_OPERATION(AttentionForward, cpu::kAttentionForwardAmx, cpu::kAttentionForwardBf16, cpu::kAttentionForwardVector,
+               kReference<AttentionForward>)
+RAPT_OPERATION(AttentionBackward, cpu::kAttentionBackwardAmx, cpu::kAttentionBackwardBf16,
+               cpu::kAttentionBackwardVector, kReference<AttentionBackward>)
 RAPT_OPERATION(AdditiveScores, kVector<AdditiveScores>, kReference<AdditiveScores>)
 RAPT_OPERATION(AdditiveScoresBackward, kVector<AdditiveScoresBackward>, kReference<AdditiveScoresBackward>)
 RAPT_OPERATION(CellForward, kVector<CellForward>, kReference<CellForward>)

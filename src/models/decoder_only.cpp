@@ -83,6 +83,9 @@ void DecoderOnlyConfig::check() const {
   require<ConfigError>(vocabulary > 0 && layers > 0 && d_ff > 0 && max_positions > 0,
                        "[decoder] vocabulary {}, {} layers, d_ff {}, max_positions {}: all must be at least 1",
                        vocabulary, layers, d_ff, max_positions);
+  require_rate("decoder", "dropout", dropout);
+  require_rate("decoder", "attention_dropout", attention_dropout);
+  require_eps("decoder", norm_eps);
   layer_shape(*this).attention.resolved();
 }
 

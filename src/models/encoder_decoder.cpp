@@ -80,6 +80,10 @@ void EncoderDecoderConfig::check() const {
   require<ConfigError>(encoder_layers > 0 && decoder_layers > 0 && d_ff > 0 && max_positions > 0,
                        "[encoder-decoder] {}+{} layers, d_ff {}, max_positions {}: all must be at least 1",
                        encoder_layers, decoder_layers, d_ff, max_positions);
+  require_rate("encoder-decoder", "dropout", dropout);
+  require_rate("encoder-decoder", "attention_dropout", attention_dropout);
+  require_rate("encoder-decoder", "activation_dropout", activation_dropout);
+  require_eps("encoder-decoder", norm_eps);
   layer_shape(*this).attention.resolved();
 }
 

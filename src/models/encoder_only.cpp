@@ -67,6 +67,9 @@ void EncoderOnlyConfig::check() const {
   require<ConfigError>(vocabulary > 0 && layers > 0 && d_ff > 0 && max_positions > 0 && labels > 0,
                        "[encoder] vocabulary {}, {} layers, d_ff {}, max_positions {}, {} labels: all must be at least 1",
                        vocabulary, layers, d_ff, max_positions, labels);
+  require_rate("encoder", "dropout", dropout);
+  require_rate("encoder", "attention_dropout", attention_dropout);
+  require_eps("encoder", norm_eps);
   layer_shape(*this).attention.resolved();
 }
 
@@ -104,6 +107,9 @@ EncoderOnly::EncoderOnly(const Config& config, std::unique_ptr<nn::Parameters> p
 
 Tensor EncoderOnly::encode(const Tensor& tokens, const Tensor& types, const Tensor& lengths, nn::Context& ctx) const {
   Tensor x = embedding_(tokens, ctx);  // [B, T, d]
+  require<ConfigError>(types_ || !types, "[encoder] token types are given, and this model has none (token_types 0)");
+  require<ShapeError>(!types || types.shape() == tokens.shape(), "[encoder] types {} for tokens {}: equal shapes are needed",
+                      types ? to_string(types.shape()) : "", to_string(tokens.shape()));
   if (types_) {
     const Tensor ids = types ? types : Tensor::zeros(tokens.shape(), DType::i32);
     x = add(x, embedding(ids, types_, {.dtype = ctx.dtype}));

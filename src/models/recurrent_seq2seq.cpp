@@ -48,6 +48,7 @@ void RecurrentSeq2SeqConfig::check() const {
   require<ConfigError>(source_vocabulary > 0 && target_vocabulary > 0 && d_embedding > 0 && d_hidden > 0 && layers > 0,
                        "[recurrent] vocabularies {} and {}, d_embedding {}, d_hidden {}, {} layers: all must be at least 1",
                        source_vocabulary, target_vocabulary, d_embedding, d_hidden, layers);
+  require_rate("recurrent", "dropout", dropout);
 }
 
 RecurrentSeq2Seq::RecurrentSeq2Seq(const Config& config, std::unique_ptr<nn::Parameters> parameters)
@@ -107,6 +108,9 @@ RecurrentSeq2Seq::Memory RecurrentSeq2Seq::encode(const Tensor& source, const Te
 }
 
 Tensor RecurrentSeq2Seq::decode(const Tensor& target, const Memory& memory, nn::Context& ctx) const {
+  require<ShapeError>(int64_t(memory.start.size()) == config_.layers && memory.states.defined(),
+                      "[recurrent] a memory of {} states for {} layers: it comes from encode", memory.start.size(),
+                      config_.layers);
   const Tensor x = target_embedding_(target, ctx);  // [B, T, d_embedding]
   switch (config_.attention) {
     case RecurrentAttention::none: return decoder_(x, memory.start, ctx).outputs;

@@ -168,12 +168,12 @@ inline Tensor visible_keys(const Shape& shape, DType dtype, const AttentionOptio
   });
 }
 
-/// -slope_head (i + Tk - Tq - j)  [1, h, Tq, Tk]
+/// -slope_head |i + Tk - Tq - j|  [1, h, Tq, Tk]
 inline Tensor alibi_bias(const Tensor& slopes, int64_t Tq, int64_t Tk, DType dtype) {
   const std::vector<double> slope = slopes.to_vector();
   return constant({1, slopes.numel(), Tq, Tk}, dtype, [&](int64_t n) {
     const int64_t j = n % Tk, i = n / Tk % Tq, head = n / Tk / Tq;
-    return -slope[size_t(head)] * double(i + Tk - Tq - j);
+    return -slope[size_t(head)] * std::abs(double(i + Tk - Tq - j));
   });
 }
 

@@ -41,6 +41,7 @@ Optimiser::Report Optimiser::step(double learning_rate, double clip) {
   const double factor = clip > 0 && report.grad_norm > clip ? clip / report.grad_norm : 1;
   ++steps_;
   std::visit([&](const auto& rule) { apply(rule, learning_rate, factor); }, rule_);
+  parameters_.weights().storage().touch();  // packed forms of the weights are stale now
   return report;
 }
 
@@ -122,7 +123,6 @@ void Optimiser::apply(const Adafactor& rule, double lr, double clip) {
                          second_.data<float>() + factors);
     }
   });
-  w.storage().touch();
 }
 
 std::vector<nn::Parameters::Entry> Optimiser::state() const {

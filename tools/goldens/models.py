@@ -26,7 +26,7 @@ ADAM = dict(kind="adam", lr=0.01, beta1=0.9, beta2=0.98, eps=1e-9)
 ADAMW = dict(kind="adamw", lr=0.01, beta1=0.9, beta2=0.98, eps=1e-9, decay=0.1)
 SGD = dict(kind="sgd", lr=0.1, momentum=0.9)
 
-# --------------------------------------------------------------------------------------------------------------- batches
+# -------------------------------------------------------------------------------------------------------------- batches
 
 
 def ids(random, vocabulary, *shape):
@@ -71,7 +71,7 @@ def text_batch(c, random):
     return dict(tokens=pad_after(tokens[:, :-1], lengths), lengths=lengths, labels=pad_after(tokens[:, 1:], lengths))
 
 
-# ----------------------------------------------------------------------------------------------------------------- cases
+# ---------------------------------------------------------------------------------------------------------------- cases
 
 
 def encoder_decoder(**changes):
@@ -145,7 +145,7 @@ CASES = {
                                                                             layers=2, d_hidden=5)),
 }
 
-# -------------------------------------------------------------------------------------------------------------- training
+# ------------------------------------------------------------------------------------------------------------- training
 
 
 def draw(model, random):
@@ -236,7 +236,8 @@ def main():
         tensors = compute(c, seed)
         path = FOLDER / f"{name}.safetensors"
         write(path, tensors, metadata(c))
-        print(f"{name:30} {path.stat().st_size:7} bytes, loss {tensors['losses'][0]:.4f} -> {tensors['losses'][-1]:.4f}")
+        losses = tensors["losses"]
+        print(f"{name:30} {path.stat().st_size:7} bytes, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
 
 
 if __name__ == "__main__":

@@ -74,8 +74,9 @@ class RecurrentSeq2Seq(nn.Module):
             return torch.cat(list(x[i * self.directions : (i + 1) * self.directions]), -1)
 
         starts_h = torch.stack([torch.tanh(bridge(of_layer(h, i))) for i, bridge in enumerate(self.bridge_h)])
-        starts_c = torch.stack([bridge(of_layer(c, i)) for i, bridge in enumerate(self.bridge_c)]) if self.lstm else None
-        return states, starts_h, starts_c
+        if not self.lstm:
+            return states, starts_h, None
+        return states, starts_h, torch.stack([bridge(of_layer(c, i)) for i, bridge in enumerate(self.bridge_c)])
 
     def logits(self, inputs):
         memory, h, c = self.encode(inputs)

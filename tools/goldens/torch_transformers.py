@@ -38,7 +38,7 @@ def alibi(heads, size):
     return -torch.tensor(slopes)[:, None, None] * distance
 
 
-# ----------------------------------------------------------------------------------------------- names of torch's layers
+# ---------------------------------------------------------------------------------------------- names of torch's layers
 
 
 def whole(path, module):
@@ -110,7 +110,8 @@ class Embeddings(nn.Module):
         if self.c["tying"] == "none":
             names += whole("output", self.output)
         if self.c["position"] == "learned":
-            names += whole("encoder.positions", self.source_positions) + whole("decoder.positions", self.target_positions)
+            names += whole("encoder.positions", self.source_positions)
+            names += whole("decoder.positions", self.target_positions)
         return names
 
     def embed(self, side, ids):
@@ -153,7 +154,8 @@ class EncoderDecoder(nn.Module):
         memory = self.encoder(self.embeddings.embed("source", source), mask=self.bias(*source.shape),
                               src_key_padding_mask=hidden)
         decoded = self.decoder(self.embeddings.embed("target", target), memory,
-                               tgt_mask=self.bias(*target.shape, causal(target.shape[1])), memory_key_padding_mask=hidden)
+                               tgt_mask=self.bias(*target.shape, causal(target.shape[1])),
+                               memory_key_padding_mask=hidden)
         return self.embeddings.logits(decoded)
 
 
@@ -219,7 +221,7 @@ class Gpt2(nn.Module):
         return F.linear(x, self.tokens.weight)
 
 
-# ------------------------------------------------------------------------- what torch 1.13 does not have, written by hand
+# ----------------------------------------------------------------------- what torch 1.13 does not have, written by hand
 
 
 class RMSNorm(nn.Module):
@@ -236,7 +238,8 @@ def rotary(x, base, interleaved):
     length, d = x.shape[-2:]
     pairs = x.unflatten(-1, (d // 2, 2)) if interleaved else torch.stack(x.chunk(2, -1), -1)
     angles = torch.outer(torch.arange(length) * 1.0, base ** (-torch.arange(0, d, 2) / d))
-    turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angles), angles))
+    turns = torch.polar(torch.ones_like(angles), angles)
+    turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turns)
     return turned.flatten(-2) if interleaved else torch.cat(turned.unbind(-1), -1)
 
 
@@ -309,7 +312,8 @@ class RotaryStack(nn.Module):
         self.norm = RMSNorm(c["d_model"], c["norm_eps"])
 
     def names(self, path):
-        return sum((layer.names(f"{path}.{i}") for i, layer in enumerate(self.layers)), []) + whole(f"{path}.norm", self.norm)
+        names = sum((layer.names(f"{path}.{i}") for i, layer in enumerate(self.layers)), [])
+        return names + whole(f"{path}.norm", self.norm)
 
     def forward(self, x, *masks):
         for layer in self.layers:

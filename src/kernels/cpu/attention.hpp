@@ -1,34 +1,12 @@
 #pragma once
-// Streaming (flash) attention: memory grows linearly with the lengths. Three implementations, one pair of drivers.
+// Streaming (flash) attention: memory grows linearly with the lengths. One pair of drivers, three sets of instructions:
+// f32 arithmetic on the vectors of any machine, for f32 and bf16 tensors; for bf16 tensors the dot products of
+// AVX512-BF16, and the tiles of AMX.
 #include <kernels/kernels.hpp>
 
 namespace rapt::kernels::cpu {
 
-/// f32 arithmetic on vectors, for f32 and bf16 tensors, on any machine.
-struct StreamingAttention {
-  static bool available();
-  static bool supports(const AttentionForward&);
-  static bool supports(const AttentionBackward&);
-  static void run(const AttentionForward&);
-  static void run(const AttentionBackward&);
-};
-
-/// bf16 tensors, products with the dot-product instructions of AVX512-BF16.
-struct StreamingAttentionBf16 {
-  static bool available();
-  static bool supports(const AttentionForward&);
-  static bool supports(const AttentionBackward&);
-  static void run(const AttentionForward&);
-  static void run(const AttentionBackward&);
-};
-
-/// bf16 tensors, products on the tiles of AMX.
-struct StreamingAttentionAmx {
-  static bool available();
-  static bool supports(const AttentionForward&);
-  static bool supports(const AttentionBackward&);
-  static void run(const AttentionForward&);
-  static void run(const AttentionBackward&);
-};
+extern const Implementation<AttentionForward> kAttentionForwardAmx, kAttentionForwardBf16, kAttentionForwardVector;
+extern const Implementation<AttentionBackward> kAttentionBackwardAmx, kAttentionBackwardBf16, kAttentionBackwardVector;
 
 }  // namespace rapt::kernels::cpu

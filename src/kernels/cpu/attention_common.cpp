@@ -89,6 +89,61 @@ void row_dots(const Rows& a, const Rows& b, float* delta) {
   }
 }
 
+/// q . x for four rows x at a time.
+template <class T, int kRows>
+HWY_INLINE void dot_some(const float* q, const T* x, int64_t stride, int columns, float* s) {
+  const int n = int(hn::Lanes(kD));
+  Vector sum[kRows];
+  for (int j = 0; j < kRows; ++j) sum[j] = hn::Zero(kD);
+  int c = 0;
+  for (; c + n <= columns; c += n) {
+    const Vector y = hn::Load(kD, q + c);
+    for (int j = 0; j < kRows; ++j) sum[j] = hn::MulAdd(y, load_row(kD, x + j * stride + c), sum[j]);
+  }
+  for (int j = 0; j < kRows; ++j) {
+    s[j] = hn::GetLane(hn::SumOfLanes(kD, sum[j]));
+    for (int i = c; i < columns; ++i) s[j] += q[i] * float(x[j * stride + i]);
+  }
+}
+
+template <class T>
+void dot_rows(const float* q, int64_t q_stride, int rows, const Rows& k, float* s, int64_t s_stride) {
+  const T* x = static_cast<const T*>(k.data);
+  for (int r = 0; r < rows; ++r, q += q_stride, s += s_stride) {
+    int j = 0;
+    for (; j + 4 <= k.rows; j += 4) dot_some<T, 4>(q, x + j * k.stride, k.stride, k.columns, s + j);
+    for (; j < k.rows; ++j) dot_some<T, 1>(q, x + j * k.stride, k.stride, k.columns, s + j);
+    std::fill(s + j, s + round_up(j, kTile), 0.0f);
+  }
+}
+
+/// kVectors columns of o += p v.
+template <class T, int kVectors>
+HWY_INLINE void add_columns(const float* p, const Rows& v, int c, float* o, bool accumulate) {
+  const int n = int(hn::Lanes(kD));
+  Vector sum[kVectors];
+  for (int i = 0; i < kVectors; ++i) sum[i] = accumulate ? hn::Load(kD, o + c + i * n) : hn::Zero(kD);
+  const T* x = static_cast<const T*>(v.data) + c;
+  for (int j = 0; j < v.rows; ++j, x += v.stride)
+    for (int i = 0; i < kVectors; ++i) sum[i] = hn::MulAdd(hn::Set(kD, p[j]), load_row(kD, x + i * n), sum[i]);
+  for (int i = 0; i < kVectors; ++i) hn::Store(sum[i], kD, o + c + i * n);
+}
+
+template <class T>
+void add_rows(const float* p, int64_t p_stride, int rows, const Rows& v, float* o, int64_t o_stride, bool accumulate) {
+  const int n = int(hn::Lanes(kD));
+  for (int r = 0; r < rows; ++r, p += p_stride, o += o_stride) {
+    int c = 0;
+    for (; c + 4 * n <= v.columns; c += 4 * n) add_columns<T, 4>(p, v, c, o, accumulate);
+    for (; c + n <= v.columns; c += n) add_columns<T, 1>(p, v, c, o, accumulate);
+    for (; c < v.columns; ++c) {
+      float sum = accumulate ? o[c] : 0.0f;
+      for (int j = 0; j < v.rows; ++j) sum += p[j] * float(static_cast<const T*>(v.data)[j * v.stride + c]);
+      o[c] = sum;
+    }
+  }
+}
+
 void weights(const float* s, int visible, int columns, float factor, float lse2, float* w) {
   const int n = int(hn::Lanes(kD));
   int c = 0;
@@ -120,7 +175,7 @@ void dropout(const Philox& random, uint64_t first_block, int blocks, uint32_t th
 }
 
 template <class T>
-constexpr Common kCommon{add_bias, finish, store<T>, row_dots<T>, weights, dropout};
+constexpr Common kCommon{add_bias, finish, store<T>, row_dots<T>, dot_rows<T>, add_rows<T>, weights, dropout};
 
 const Common* common_for(bool bf16_rows) { return bf16_rows ? &kCommon<BFloat16> : &kCommon<float>; }
 

@@ -132,6 +132,9 @@ class KeepBits {
 };
 
 void forward(const AttentionForward& args, const Unit& unit);
+/// For at most this many queries: reads keys and values once, where they lie.
+constexpr int kDecodeQueries = 4;
+void decode(const AttentionForward& args);
 void backward(const AttentionBackward& args, const Unit& unit);
 
 }  // namespace rapt::kernels::cpu::attention

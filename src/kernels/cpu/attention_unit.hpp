@@ -112,6 +112,11 @@ struct Common {
                 bool accumulate);
   /// delta[r] = sum_c a[r, c] b[r, c]
   void (*row_dots)(const Rows& a, const Rows& b, float* delta);
+  /// s[r, j] = q[r] . k[j], for rows of q in f32 that are 0 beyond k's columns; s up to a multiple of kTile columns.
+  void (*dot_rows)(const float* q, int64_t q_stride, int rows, const Rows& k, float* s, int64_t s_stride);
+  /// o[r] (+)= sum_j p[r, j] v[j]
+  void (*add_rows)(const float* p, int64_t p_stride, int rows, const Rows& v, float* o, int64_t o_stride,
+                   bool accumulate);
   /// w[c] = 2^(factor s[c] - lse2) for c < visible, 0 up to columns.
   void (*weights)(const float* s, int visible, int columns, float factor, float lse2, float* w);
   /// bit n of keep = bits16(128 first_block + n) >= threshold, for n < 128 blocks.
