@@ -16,6 +16,7 @@ struct Buffers {
   std::byte *q, *k, *v, *p;
   float *s, *o, *maximum, *sum, *reciprocal, *lse;
   KeepBits* keep;
+  Prefetcher* next;
 
   void place(Carver& carver, const Unit& unit, int span, int keys, int d_k, int d_v) {
     const int size = unit.element_size;
@@ -30,6 +31,7 @@ struct Buffers {
     carver.take(reciprocal, span);
     carver.take(lse, span);
     carver.take(keep, 1);
+    carver.take(next, 1);
   }
 };
 
@@ -60,6 +62,7 @@ class Forward {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t i = task % spans * kSpan, bh = task / spans;
         const Span span{bh / p.heads, bh % p.heads, i, int(std::min<int64_t>(kSpan, p.query_length - i))};
+        prefetch(task + 1 < end && spans == 1 ? bh + 1 : -1, *(*buffers).next);
         attend(span, *buffers);
         if (weights_) record_weights(span, *buffers);
       }
@@ -79,6 +82,18 @@ class Forward {
     int columns;
     int visible[kQueries];
   };
+
+  /// What head bh will touch, if its keys fit one block; -1 for none.
+  void prefetch(int64_t bh, Prefetcher& next) const {
+    const Problem& p = problem_;
+    next.begin(3 * int((p.query_length + kQueries - 1) / kQueries));
+    if (bh < 0 || p.key_length > kKeys) return;
+    const int64_t b = bh / p.heads, head = bh % p.heads;
+    next.add(q_.rows(b, 0, head, p.query_length), q_.element_size);
+    next.add(o_.rows(b, 0, head, p.query_length), o_.element_size);
+    next.add(k_.rows(b, 0, head / p.group(), p.key_length), k_.element_size);
+    next.add(v_.rows(b, 0, head / p.group(), p.key_length), v_.element_size);
+  }
 
   void attend(const Span& span, Buffers& t) const {
     const Problem& p = problem_;
@@ -102,7 +117,9 @@ class Forward {
 
   void attend(const Span& span, const Block& block, Buffers& t) const {
     const Problem& p = problem_;
+    t.next->step();
     multiply_scores(span, block, t);
+    t.next->step();
     const uint8_t* keep = p.drop_below ? t.keep->rows(p, span.b, span.head, span.i + block.row, block.rows, block.j,
                                                       int(std::min<int64_t>(keys_, p.key_length - block.j)))
                                        : nullptr;
@@ -110,6 +127,7 @@ class Forward {
     float* o = t.o + block.row * d_v_;
     unit_.softmax({t.s, keys_, t.p, keys_, block.rows, inner, block.visible, p.factor, t.maximum + block.row,
                    t.sum + block.row * kLanes, o, d_v_, round_up(p.d_v, kTile), block.j == 0, keep});
+    t.next->step();
     unit_.multiply({t.p, keys_, 1, t.v, d_v_, o, d_v_, block.rows, round_up(p.d_v, kTile), inner, block.j > 0});
   }
 
