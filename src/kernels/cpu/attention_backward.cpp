@@ -9,7 +9,7 @@ namespace {
 constexpr int kSpan = 256;       // keys that stay in the second cache, with their gradients
 constexpr int kKeys = 64;        // keys
 constexpr int kQueries = 64;     // and queries of a block of scores
-constexpr int kCausalKeys = 32;  // fewer keys for short causal sequences, of which more can then be left out
+constexpr int kCausalKeys = 16;  // fewer keys for short causal sequences, of which more can then be left out
 constexpr int kMaxBlocks = kSpan / kCausalKeys;
 
 /// Tasks for a machine with many cores when there are few heads; each part holds a dQ of its own, so they are few. A
@@ -72,7 +72,7 @@ class Backward {
         dq_(a.dq),
         dk_(a.dk),
         dv_(a.dv),
-        keys_(problem_.causal && problem_.key_length <= 2 * kKeys ? kCausalKeys : kKeys),
+        keys_(problem_.causal && problem_.key_length <= 2 * kKeys ? std::max(kCausalKeys, unit.inner_multiple) : kKeys),
         spans_((problem_.key_length + kSpan - 1) / kSpan),
         parts_(parts_for(problem_)) {
     const auto padded = [](int64_t n, int most) {
@@ -256,9 +256,9 @@ class Backward {
       const int first = block * keys_, rows = std::min(keys_, span.rows - first);
       const int keys = span.touched[block] ? std::clamp(span.keys - first, 0, rows) : 0;
       const auto store = [&](const float* from, int stride, const float& factor, const Heads& to, bool accumulate) {
-        common_.store(from + first * stride, stride, &factor, 0, to.rows(span.b, span.j + first, span.g, keys),
-                      accumulate);
-        common_.store(from, 0, &zero, 0, to.rows(span.b, span.j + first + keys, span.g, rows - keys), accumulate);
+        unit_.store(from + first * stride, stride, &factor, 0, to.rows(span.b, span.j + first, span.g, keys),
+                    accumulate);
+        unit_.store(from, 0, &zero, 0, to.rows(span.b, span.j + first + keys, span.g, rows - keys), accumulate);
       };
       store(t.dk, sizes_.d_k, problem_.scale, dk_, a_.accumulate_dk);
       store(t.dv, sizes_.d_v, one, dv_, a_.accumulate_dv);
@@ -266,8 +266,8 @@ class Backward {
   }
 
   void store_query_gradient(const float* from, int64_t b, const Queries& queries) const {
-    common_.store(from, sizes_.d_k, &problem_.scale, 0, dq_.rows(b, queries.i, queries.head, queries.rows),
-                  a_.accumulate_dq);
+    unit_.store(from, sizes_.d_k, &problem_.scale, 0, dq_.rows(b, queries.i, queries.head, queries.rows),
+                a_.accumulate_dq);
   }
 
   /// dQ = the sum over the parts, in their order.

@@ -49,6 +49,7 @@ class Forward {
         weights_(a.weights ? a.weights.data<float>() : nullptr),
         d_k_(round_up(problem_.d_k, kPadding)),
         d_v_(round_up(problem_.d_v, kPadding)),
+        queries_(problem_.causal && problem_.query_length <= kKeys ? kTile : kQueries),
         span_(int(std::min<int64_t>(kSpan, (problem_.query_length + kPadding - 1) / kPadding * kPadding))),
         keys_(int(std::clamp<int64_t>((problem_.key_length + kPadding - 1) / kPadding * kPadding, kPadding, kKeys))) {}
 
@@ -86,7 +87,7 @@ class Forward {
   /// What head bh will touch, if its keys fit one block; -1 for none.
   void prefetch(int64_t bh, Prefetcher& next) const {
     const Problem& p = problem_;
-    next.begin(3 * int((p.query_length + kQueries - 1) / kQueries));
+    next.begin(3 * int((p.query_length + queries_ - 1) / queries_));
     if (bh < 0 || p.key_length > kKeys) return;
     const int64_t b = bh / p.heads, head = bh % p.heads;
     next.add(q_.rows(b, 0, head, p.query_length), q_.element_size);
@@ -105,14 +106,14 @@ class Forward {
       const int count = int(std::min<int64_t>(keys_, end - j));
       pack_keys(span, j, count, t);
       unit_.pack_b(v_.rows(span.b, j, span.head / p.group(), count), t.v, d_v_, round_up(count, kPadding));
-      for (int row = 0; row < span.rows; row += kQueries) {
+      for (int row = 0; row < span.rows; row += queries_) {
         const Block block = block_at(span, row, j, count);
         if (block.columns > 0) attend(span, block, t);
       }
     }
     float* lse = lse_ + (span.b * p.heads + span.head) * p.query_length + span.i;
     common_.finish(t.maximum, t.sum, span.rows, p.keep_scale, lse, t.reciprocal);
-    common_.store(t.o, d_v_, t.reciprocal, 1, o_.rows(span.b, span.i, span.head, span.rows), false);
+    unit_.store(t.o, d_v_, t.reciprocal, 1, o_.rows(span.b, span.i, span.head, span.rows), false);
   }
 
   void attend(const Span& span, const Block& block, Buffers& t) const {
@@ -133,7 +134,7 @@ class Forward {
 
   /// How many of the keys j .. j + count each query of the block sees; `columns` is the most of these.
   Block block_at(const Span& span, int row, int64_t j, int count) const {
-    Block block{row, std::min(kQueries, span.rows - row), j, 0, {}};
+    Block block{row, std::min(queries_, span.rows - row), j, 0, {}};
     for (int r = 0; r < block.rows; ++r) {
       const int64_t visible = problem_.visible(span.b, span.i + row + r) - j;
       block.visible[r] = int(std::clamp<int64_t>(visible, 0, count));
@@ -165,7 +166,7 @@ class Forward {
       const int count = int(std::min<int64_t>(keys_, p.key_length - j));
       const int64_t seen = std::clamp<int64_t>(p.keys(span.b) - j, 0, count);
       if (seen > 0) pack_keys(span, j, int(seen), t);
-      for (int row = 0; row < span.rows; row += kQueries) {
+      for (int row = 0; row < span.rows; row += queries_) {
         const Block block = block_at(span, row, j, int(seen));
         if (block.columns > 0) multiply_scores(span, block, t);
         for (int r = 0; r < block.rows; ++r) {
@@ -184,6 +185,7 @@ class Forward {
   float* lse_;
   float* weights_;
   const int d_k_, d_v_;    // padded
+  const int queries_;      // of a block: fewer for short causal sequences, of which more can then be left out
   const int span_, keys_;  // sizes of the buffers, less than kSpan and kKeys for short sequences
 };
 
