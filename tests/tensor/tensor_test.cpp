@@ -86,7 +86,9 @@ TEST(View, RefusesWhatMemoryCannotShow) {
   EXPECT_EQ(message<ShapeError>([&] { t.view({-1, -1}); }), "[view] more than one -1 in [-1, -1]");
   EXPECT_EQ(message<ShapeError>([&] { t.view({-1, 5}); }), "[view] [4, 6] has 24 elements, [-1, 5] has another number");
   EXPECT_EQ(message<ShapeError>([&] { t.view({-4, -6}); }), "[view] negative size in [-4, -6]");
-  EXPECT_EQ(message<ShapeError>([&] { counting({0, 6}).view({0, -1}); }),
+  EXPECT_EQ(message<ShapeError>([&] {
+              counting({0, 6}).view({0, -1});
+            }),
             "[view] [0, 6] as [0, -1]: beside a size of 0 the -1 could be anything");
   EXPECT_EQ(counting({0, 6}).view({-1, 3}).shape(), (Shape{0, 3}));
   EXPECT_EQ(message<ShapeError>([&] { t.transpose(0, 1).view({24}); }),
