@@ -37,6 +37,17 @@ Operand operand(const Tensor& t, int line_axis, int depth_axis) {
   return o;
 }
 
+/// C, the residual or the values before the activation, with what each tile asks of it taken out of the tensor once.
+struct Result {
+  std::byte* data = nullptr;
+  int64_t element_bytes = 0, row_stride = 0;
+};
+
+Result result(const Tensor& t) {
+  if (!t) return {};
+  return {t.raw(), int64_t(size_of(t.dtype())), t.stride(-2)};
+}
+
 /// Elements from the first matrix of a batch to matrix `index`.
 int64_t batch_offset(const Tensor& t, int64_t index) {
   int64_t offset = 0;
@@ -68,6 +79,10 @@ class Product {
         batch_(n_ && m_ ? args.c.numel() / (m_ * n_) : 0),
         a_(operand(args.a, -2, -1)),
         b_(operand(args.b, -1, -2)),
+        c_(result(args.c)),
+        residual_(result(args.residual)),
+        pre_(result(args.pre_activation)),
+        bias_(args.bias ? args.bias.data<float>() : nullptr),
         c_type_(element_of(args.c.dtype())),
         plain_(!args.bias && !args.residual && !args.pre_activation && args.activation == Activation::none),
         blocks_(choose_blocks(kernel, m_, n_, k_, batch_, c_type_ != Element::bf16)),
@@ -197,6 +212,9 @@ class Product {
         task.panels = std::min(panels_a_task, panels - first);
         task.column = (p_begin + first) * kernel_.nr;
         task.packed_b = packed_b + ((task.matrix - i_begin) * panels + first) * blocks_.k_blocks * blocks_.panel_bytes;
+        task.c = first_element(c_, args_.c, task);
+        task.residual = first_element(residual_, args_.residual, task);
+        task.pre = first_element(pre_, args_.pre_activation, task);
         run_task(task);
       }
       if (kernel_.end) kernel_.end();
@@ -209,6 +227,7 @@ class Product {
     std::byte* packed_a;
     std::byte *tile, *other_tile;  ///< mr x nr sums, used in turn
     std::byte* sums;  ///< the whole block of C in f32, when C itself cannot hold partial sums
+    std::byte *c, *residual, *pre;  ///< its first elements
   };
   int64_t tile_size() const { return round_up(4 * kernel_.mr * kernel_.nr, 64); }
   int64_t panel_a_bytes() const { return 4 * kernel_.mr * blocks_.units; }
@@ -270,8 +289,8 @@ class Product {
       return finish(task, job, row, column, columns, args_.accumulate, true);
     }
     if (c_type_ != Element::bf16 && whole && (plain_ || !last)) {
-      job.c = c_at(args_.c, task, row, column);
-      job.c_stride = args_.c.stride(-2);
+      job.c = at(c_, task.c, row, column);
+      job.c_stride = c_.row_stride;
       job.accumulate = more;
       call(job);
       return {};
@@ -284,9 +303,12 @@ class Product {
 
   void call(const MultiplyJob& job) const { few_ ? kernel_.multiply_few(job) : kernel_.multiply(job); }
 
-  std::byte* c_at(const Tensor& c, const Task& task, int64_t row, int64_t column) const {
-    const int64_t at = batch_offset(c, task.matrix) + (task.row + row) * c.stride(-2) + task.column + column;
-    return c.raw() + at * int64_t(size_of(c.dtype()));
+  static std::byte* first_element(const Result& r, const Tensor& t, const Task& task) {
+    if (!t) return nullptr;
+    return r.data + r.element_bytes * (batch_offset(t, task.matrix) + task.row * r.row_stride + task.column);
+  }
+  static std::byte* at(const Result& r, std::byte* first, int64_t row, int64_t column) {
+    return first + r.element_bytes * (row * r.row_stride + column);
   }
 
   /// From sums to C; the epilogue comes with the last block of k.
@@ -297,19 +319,19 @@ class Product {
     job.sum_stride = product.c_stride;
     job.rows = product.rows;
     job.columns = columns;
-    job.c = c_at(args_.c, task, row, column);
-    job.c_stride = args_.c.stride(-2);
+    job.c = at(c_, task.c, row, column);
+    job.c_stride = c_.row_stride;
     job.c_type = c_type_;
     job.add_c = add_c;
     if (last) {
-      if (args_.bias) job.bias = args_.bias.data<float>() + task.column + column;
-      if (args_.residual) {
-        job.residual = c_at(args_.residual, task, row, column);
-        job.residual_stride = args_.residual.stride(-2);
+      if (bias_) job.bias = bias_ + task.column + column;
+      if (task.residual) {
+        job.residual = at(residual_, task.residual, row, column);
+        job.residual_stride = residual_.row_stride;
       }
-      if (args_.pre_activation) {
-        job.pre = c_at(args_.pre_activation, task, row, column);
-        job.pre_stride = args_.pre_activation.stride(-2);
+      if (task.pre) {
+        job.pre = at(pre_, task.pre, row, column);
+        job.pre_stride = pre_.row_stride;
       }
       job.curve = Curve(int(args_.activation));
     }
@@ -320,6 +342,8 @@ class Product {
   const Gemm& args_;
   const int64_t m_, n_, k_, batch_;
   const Operand a_, b_;
+  const Result c_, residual_, pre_;
+  const float* const bias_;
   const Element c_type_;
   const bool plain_;  ///< no epilogue
   const Blocks blocks_;
