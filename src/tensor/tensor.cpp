@@ -147,8 +147,9 @@ Tensor Tensor::transpose(int a, int b) const {
 
 Tensor Tensor::narrow(int axis, int64_t begin, int64_t length) const {
   const int a = shape().axis(axis);
-  require<IndexError>(begin >= 0 && length >= 0 && begin + length <= size(a),
-                      "[narrow] elements {} to {} of axis {} of {}", begin, begin + length, a, to_string(shape()));
+  // Subtracted, not added: the sum of two hostile numbers wraps around.
+  require<IndexError>(begin >= 0 && length >= 0 && length <= size(a) && begin <= size(a) - length,
+                      "[narrow] {} elements from {} on along axis {} of {}", length, begin, a, to_string(shape()));
   Region region = hook().region;
   if (length != size(a)) {
     const bool regular = region.whole() && is_contiguous();

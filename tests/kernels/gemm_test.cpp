@@ -71,6 +71,10 @@ struct ModelTiles {
     for (int row = 0; row < 16; ++row) std::memcpy(tiles[t][row], p + row * stride, 64);
   }
   template <int t>
+  static void load_passing(const char* p, int64_t stride) {
+    load<t>(p, stride);
+  }
+  template <int t>
   static void store(char* p, int64_t stride) {
     for (int row = 0; row < 16; ++row) std::memcpy(p + row * stride, tiles[t][row], 64);
   }

@@ -125,6 +125,43 @@ TEST(VectorThreads, RotaryAndAdditive) {
   });
 }
 
+/// Runs the vector kernel and the reference on the same arguments but for the result, which `result` picks out.
+template <class Args>
+void expect_like_reference(Args args, Tensor Args::*result) {
+  const auto& all = implementations<Args>();
+  ASSERT_STREQ(all.front().name, "vector");
+  ASSERT_TRUE(all.front().supports(args)) << Args::op;
+  all.front().run(args);
+  const Tensor got = args.*result;
+  args.*result = Tensor::empty(got.shape(), got.dtype());
+  all.back().run(args);
+  EXPECT_LE(relative_error(got, args.*result), error_bound(got.dtype())) << Args::op;
+}
+
+/// Results of 16 MiB and more take other paths: rows that end within a vector, with the next row on a cache line.
+TEST(VectorLarge, ResultsAreWrittenPastTheCaches) {
+  constexpr int64_t n = 2100, d = 2005, padded = 2016;
+  const auto matrix = [] { return Tensor::full({n, padded}, 0).narrow(1, 0, d); };
+  const Tensor x = random_tensor({1, d}, DType::f32, {1, 1}), rows = matrix();
+  launch(BinaryForward{Binary::add, x, random_tensor({n, 1}, DType::f32, {1, 2}), rows});
+  expect_like_reference(UnaryForward{Unary::relu, rows, matrix()}, &UnaryForward::y);
+  expect_like_reference(Affine{rows, Tensor::empty({n, d})}, &Affine::y);
+  expect_like_reference(SoftmaxForward{rows, matrix(), Tensor()}, &SoftmaxForward::y);
+  NormForward norm;
+  norm.x = norm.residual = rows, norm.sum = matrix(), norm.y = matrix(), norm.p = 0.1f;
+  norm.gain = x.view({d}), norm.mean = Tensor::empty({n}), norm.rstd = Tensor::empty({n});
+  expect_like_reference(norm, &NormForward::y);
+  expect_like_reference(norm, &NormForward::sum);
+  NormBackward backward;
+  backward.sum = backward.dy = rows, backward.gain = norm.gain, backward.mean = norm.mean, backward.rstd = norm.rstd;
+  backward.dx = matrix(), backward.dresidual = matrix(), backward.p = 0.1f;
+  expect_like_reference(backward, &NormBackward::dx);
+  expect_like_reference(backward, &NormBackward::dresidual);
+  const Tensor flat = Tensor::full({n * padded}, 0.5), wide = Tensor::full({2, n * padded}, 0.5);
+  expect_like_reference(Dropout{flat, Tensor::empty({n * padded}), 0.1f, {3, 4}}, &Dropout::y);
+  expect_like_reference(Affine{wide, Tensor::empty({2, n * padded}, DType::bf16), 1.7}, &Affine::y);
+}
+
 TEST(VectorOptimisers, TouchTheWeights) {
   const Tensor w = Tensor::full({100}, 1), g = Tensor::full({100}, 0.5), m = Tensor::zeros({100}),
                v = Tensor::zeros({100});

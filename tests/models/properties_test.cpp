@@ -1,5 +1,6 @@
 // Properties that whole models share, whatever their weights.
 #include <rapt/autograd/tape.hpp>
+#include <rapt/base/threads.hpp>
 #include <rapt/models/decoder_only.hpp>
 #include <rapt/models/encoder_decoder.hpp>
 #include <rapt/models/encoder_only.hpp>
@@ -282,6 +283,34 @@ TEST(Probes, EveryAttentionOfAModelIsSeenAndNothingChanges) {
   const std::vector<std::string> wanted{"encoder.0.self",  "encoder.1.self", "decoder.0.self",
                                         "decoder.0.cross", "decoder.1.self", "decoder.1.cross"};
   EXPECT_EQ(seen, wanted);
+}
+
+// -------------------------------------------------------------------------------------------------------------- threads
+
+TEST(Threads, TheirNumberChangesNoBit) {
+  EncoderDecoderConfig config = transformer_config();
+  config.d_model = 64;
+  config.d_ff = 128;
+  const int before = thread_count();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    std::vector<std::vector<double>> results;
+    for (const int threads : {1, 2, 5}) {
+      set_thread_count(threads);
+      const EncoderDecoder model(config, 7);
+      Sentences sentences(6, std::vector<int32_t>(70, 4));
+      for (size_t b = 0; b < 6; ++b)
+        for (size_t t = 0; t < 70; ++t) sentences[b][t] = int32_t((5 * b + 3 * t * t) % kVocabulary);
+      const Batch x = padded(sentences);
+      nn::Context ctx{.training = true, .dtype = dtype, .seed = 3};
+      const Tensor loss = model.loss(x.ids, x.lengths, x.ids, x.ids, {}, ctx);
+      backward(loss);
+      results.push_back(model.parameters().grads().to_vector());
+      results.back().push_back(loss.item());
+    }
+    EXPECT_EQ(results[0], results[1]) << to_string(dtype);
+    EXPECT_EQ(results[0], results[2]) << to_string(dtype);
+  }
+  set_thread_count(before);
 }
 
 }  // namespace

@@ -94,6 +94,55 @@ TEST(Attention, RowsOfWeightsSumToOneAndTheProbeChangesNothing) {
   }
 }
 
+// Long enough for several blocks of the streaming kernels, in the types that they take.
+class LongAttention : public ::testing::TestWithParam<DType> {
+ protected:
+  static constexpr int64_t kLength = 200;
+  static Tensor run(const Tensor& x, const Mask& mask, Probe* probe = nullptr) {
+    Parameters parameters(6, GetParam() == DType::f64 ? DType::f64 : DType::f32);
+    const SelfAttention self(Scope(parameters), shaped());
+    parameters.freeze_layout();
+    Context ctx{.dtype = GetParam(), .probe = probe};
+    return self(x, mask, ctx);
+  }
+  static Tensor long_input(uint64_t stream) {
+    return random_tensor({1, kLength, d_model}, GetParam(), Philox{43, stream});
+  }
+};
+
+TEST_P(LongAttention, TheCausalMaskHidesTheFuture) {
+  const Tensor x = long_input(1);
+  const Tensor y = run(x, {{}, true});
+  for (const int64_t i : {0, 62, 63, 64, 130, 198}) {
+    const Tensor changed = affine(x, 1);
+    const int64_t rest = kLength - i - 1;
+    changed.narrow(1, i + 1, rest).copy_from(affine(long_input(2).narrow(1, i + 1, rest), 10));
+    EXPECT_EQ(y.narrow(1, 0, i + 1).to_vector(), run(changed, {{}, true}).narrow(1, 0, i + 1).to_vector()) << i;
+  }
+}
+
+TEST_P(LongAttention, PaddingIsNotSeen) {
+  const Tensor x = long_input(1);
+  for (const int32_t length : {1, 64, 130}) {
+    const Tensor changed = affine(x, 1);
+    changed.narrow(1, length, kLength - length).fill(1000);
+    const Mask mask{integers({length}), false};
+    EXPECT_EQ(run(x, mask).narrow(1, 0, length).to_vector(), run(changed, mask).narrow(1, 0, length).to_vector());
+  }
+}
+
+TEST_P(LongAttention, TheProbeChangesNothing) {
+  const Tensor x = long_input(1);
+  for (const bool causal : {false, true}) {
+    Probe probe;
+    EXPECT_EQ(run(x, {{}, causal}).to_vector(), run(x, {{}, causal}, &probe).to_vector());
+    for (const double total : sum(probe.records.at(0).weights, -1).to_vector()) EXPECT_NEAR(total, 1, 1e-4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, LongAttention, ::testing::Values(DType::f64, DType::f32, DType::bf16),
+                         [](const auto& info) { return to_string(info.param); });
+
 TEST(Attention, TheProbeHasOneRecordABlockWithItsPath) {
   Parameters parameters(6, DType::f64);
   const SelfAttention self(Scope(parameters) / "decoder" / 2 / "self", shaped());

@@ -245,6 +245,47 @@ void add_cells(std::vector<FusedCase>& cases) {
     }
 }
 
+/// Sizes beyond one block of any kernel, none of them round.
+void add_large(std::vector<FusedCase>& cases) {
+  const auto W = Role::weight;
+  cases.push_back({"large linear",
+                   {{{3, 47, 131}}, {{203, 131}, W}, {{203}, W}},
+                   [](const Tensors& x) { return Tensors{linear(x[0], x[1], x[2], Activation::gelu)}; },
+                   [](const Tensors& x) { return Tensors{composite::linear(x[0], x[1], x[2], Activation::gelu)}; }});
+  cases.push_back({"large add and norm",
+                   {{{37, 517}}, {{37, 517}}, {{517}, W}, {{517}, W}},
+                   [](const Tensors& x) {
+                     const AddNorm r = add_norm(x[0], x[1], x[2], x[3], {}, 0.1f, kRandom);
+                     return Tensors{r.y, r.sum};
+                   },
+                   [](const Tensors& x) {
+                     const AddNorm r = composite::add_norm(x[0], x[1], x[2], x[3], {}, 0.1f, kRandom);
+                     return Tensors{r.y, r.sum};
+                   }});
+  AttentionOptions options;
+  options.lengths = integers({150, 97});
+  options.causal = true;
+  options.alibi = Tensor::from(std::vector<float>{0.5f, 0.25f, 0.125f, 0.0625f}, {4});
+  options.p = 0.2f;
+  options.random = kRandom;
+  cases.push_back({"large attention",
+                   {{{2, 77, 4, 20}}, {{2, 150, 2, 20}}, {{2, 150, 2, 12}}},
+                   [=](const Tensors& x) { return Tensors{attention(x[0], x[1], x[2], options)}; },
+                   [=](const Tensors& x) { return Tensors{composite::attention(x[0], x[1], x[2], options)}; }});
+  std::vector<int32_t> labels;
+  for (int32_t n = 0; n < 71; ++n) labels.push_back(n * 37 % 301);
+  const Tensor targets = integers(labels);
+  CrossEntropyOptions loss;
+  loss.smoothing = 0.1;
+  loss.ignore = labels[9];
+  loss.chunk_rows = 32;
+  cases.push_back(
+      {"large projected cross entropy",
+       {{{71, 67}}, {{301, 67}, W}, {{301}, W}},
+       [=](const Tensors& x) { return Tensors{projected_cross_entropy(x[0], x[1], x[2], targets, loss)}; },
+       [=](const Tensors& x) { return Tensors{composite::projected_cross_entropy(x[0], x[1], x[2], targets, loss)}; }});
+}
+
 const std::vector<FusedCase>& all_cases() {
   static const std::vector<FusedCase> list = [] {
     std::vector<FusedCase> cases;
@@ -256,6 +297,7 @@ const std::vector<FusedCase>& all_cases() {
     add_attention(cases);
     add_strided_weights(cases);
     add_cells(cases);
+    add_large(cases);
     return cases;
   }();
   return list;

@@ -85,6 +85,12 @@ TEST(View, RefusesWhatMemoryCannotShow) {
   EXPECT_EQ(message<ShapeError>([&] { t.view({5, 5}); }), "[view] [4, 6] has 24 elements, [5, 5] has another number");
   EXPECT_EQ(message<ShapeError>([&] { t.view({-1, -1}); }), "[view] more than one -1 in [-1, -1]");
   EXPECT_EQ(message<ShapeError>([&] { t.view({-1, 5}); }), "[view] [4, 6] has 24 elements, [-1, 5] has another number");
+  EXPECT_EQ(message<ShapeError>([&] { t.view({-4, -6}); }), "[view] negative size in [-4, -6]");
+  EXPECT_EQ(message<ShapeError>([&] {
+              counting({0, 6}).view({0, -1});
+            }),
+            "[view] [0, 6] as [0, -1]: beside a size of 0 the -1 could be anything");
+  EXPECT_EQ(counting({0, 6}).view({-1, 3}).shape(), (Shape{0, 3}));
   EXPECT_EQ(message<ShapeError>([&] { t.transpose(0, 1).view({24}); }),
             "[view] [6, 4] with strides [1, 6] cannot be seen as [24]: call contiguous() first");
   EXPECT_EQ(t.transpose(0, 1).contiguous().view({24}).at({1}), 6);
@@ -107,7 +113,9 @@ TEST(Narrow, IsAWindowOnTheSameMemory) {
   EXPECT_EQ(t.at({2, 3}), -1);
   EXPECT_EQ(t.at({2, 4}), 14);
   EXPECT_EQ(t.narrow(0, 3, 0).numel(), 0);
-  EXPECT_EQ(message<IndexError>([&] { t.narrow(1, 4, 2); }), "[narrow] elements 4 to 6 of axis 1 of [3, 5]");
+  EXPECT_EQ(message<IndexError>([&] { t.narrow(1, 4, 2); }), "[narrow] 2 elements from 4 on along axis 1 of [3, 5]");
+  EXPECT_EQ(message<IndexError>([&] { t.narrow(1, 2, INT64_MAX); }),
+            "[narrow] 9223372036854775807 elements from 2 on along axis 1 of [3, 5]");
   EXPECT_THROW(t.narrow(0, -1, 2), IndexError);
   EXPECT_THROW(t.narrow(0, 1, -1), IndexError);
 }

@@ -284,13 +284,37 @@ void gradient(const GradientBlock& b) {
   }
 }
 
+/// Sixteen results of a row, with what is already there if they are to be added to it.
+inline F scaled(const float* from, F factor, __mmask16 inside, const uint16_t* to, bool accumulate) {
+  const F y = _mm512_mul_ps(_mm512_maskz_load_ps(inside, from), factor);
+  if (!accumulate) return y;
+  const I bits = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, to));
+  return _mm512_add_ps(y, _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16)));
+}
+
+void store(const float* from, int64_t stride, const float* factor, int factor_step, const Rows& to, bool accumulate) {
+  for (int r = 0; r < to.rows; ++r, from += stride) {
+    uint16_t* row = static_cast<uint16_t*>(to.data) + r * to.stride;
+    const float f = factor[r * factor_step];
+    if (f == 0 && accumulate) continue;
+    for (int c = 0; c < to.columns; c += 32) {
+      const int left = f == 0 ? 0 : to.columns - c;  // nothing is read for a factor of 0
+      const __mmask16 low = first_lanes(left), high = first_lanes(left - 16);
+      const F by = _mm512_set1_ps(f);
+      const F x = scaled(from + c, by, low, row + c, accumulate),
+              y = scaled(from + c + 16, by, high, row + c + 16, accumulate);
+      _mm512_mask_storeu_epi16(row + c, first_halves(to.columns - c), to_bf16(x, y));
+    }
+  }
+}
+
 void nothing() {}
 
 }  // namespace
 
 const Unit* avx512bf16_unit() {
-  static constexpr Unit unit{2,       2,       false, nothing, nothing, multiply, pack_rows, pack_b, pack_b_transposed,
-                             softmax, gradient};
+  static constexpr Unit unit{2,       2,        false, nothing, nothing, multiply, pack_rows, pack_b, pack_b_transposed,
+                             softmax, gradient, store};
   return &unit;
 }
 #else

@@ -6,10 +6,11 @@
 namespace rapt::kernels::cpu::attention {
 namespace {
 
-constexpr int kSpan = 256;    // keys that stay in the second cache, with their gradients
-constexpr int kKeys = 64;     // keys
-constexpr int kQueries = 64;  // and queries of a block of scores
-constexpr int kBlocks = kSpan / kKeys;
+constexpr int kSpan = 256;       // keys that stay in the second cache, with their gradients
+constexpr int kKeys = 64;        // keys
+constexpr int kQueries = 64;     // and queries of a block of scores
+constexpr int kCausalKeys = 16;  // fewer keys for short causal sequences, of which more can then be left out
+constexpr int kMaxBlocks = kSpan / kCausalKeys;
 
 /// Tasks for a machine with many cores when there are few heads; each part holds a dQ of its own, so they are few. A
 /// function of the sizes alone, and not of the number of threads, because it decides in which order dQ is summed.
@@ -30,6 +31,7 @@ struct Buffers {
   std::byte *p, *ds, *ds_transposed;
   float *s, *dp, *dk, *dv, *dq, *lse2, *delta;
   KeepBits* keep;
+  Prefetcher* next;
 
   void place(Carver& carver, const Unit& unit, const Sizes& z) {
     const int size = unit.element_size;
@@ -51,6 +53,7 @@ struct Buffers {
     carver.take(lse2, z.queries);
     carver.take(delta, z.queries);
     carver.take(keep, 1);
+    carver.take(next, 1);
   }
 };
 
@@ -69,6 +72,7 @@ class Backward {
         dq_(a.dq),
         dk_(a.dk),
         dv_(a.dv),
+        keys_(problem_.causal && problem_.key_length <= 2 * kKeys ? std::max(kCausalKeys, unit.inner_multiple) : kKeys),
         spans_((problem_.key_length + kSpan - 1) / kSpan),
         parts_(parts_for(problem_)) {
     const auto padded = [](int64_t n, int most) {
@@ -94,8 +98,10 @@ class Backward {
     parallel_for(tasks, grain, [&](int64_t begin, int64_t end) {
       Scratch<Buffers> buffers(unit_, sizes_);
       const UnitSession session(unit_);
+      (*buffers).keep->reset();
       for (int64_t task = begin; task < end; ++task) {
         const int64_t part = task % parts_, bg = task / parts_;
+        prefetch(task + 1 < end ? bg + 1 : -1, *(*buffers).next);
         differentiate(bg / p.key_heads, bg % p.key_heads, part, *buffers);
       }
     });
@@ -107,13 +113,23 @@ class Backward {
   struct Span {
     int64_t b, g, j;
     int rows, keys;
-    bool touched[kBlocks];  // blocks of keys whose dK and dV hold something
+    bool touched[kMaxBlocks];  // blocks of keys whose dK and dV hold something
   };
   /// Queries i .. i + rows of one head.
   struct Queries {
     int64_t head, i;
     int rows;
   };
+
+  /// What key head bg will touch, if all of it is one block of queries and one span; -1 for none.
+  void prefetch(int64_t bg, Prefetcher& next) const {
+    const Problem& p = problem_;
+    next.begin(5 * int((p.key_length + keys_ - 1) / keys_));
+    if (bg < 0 || p.key_length > kSpan || p.query_length > kQueries || p.group() > 1) return;
+    const int64_t b = bg / p.key_heads, head = bg % p.key_heads;
+    for (const Heads* x : {&k_, &v_, &dk_, &dv_}) next.add(x->rows(b, 0, head, p.key_length), x->element_size);
+    for (const Heads* x : {&q_, &o_, &d_o_, &dq_}) next.add(x->rows(b, 0, head, p.query_length), x->element_size);
+  }
 
   /// Where the private dQ of a head begins.
   float* query_gradient(int64_t b, int64_t head, int64_t part, Buffers& t) const {
@@ -150,7 +166,7 @@ class Backward {
         const int64_t seen = p.visible(span.b, i + queries.rows - 1) - span.j;
         if (seen > 0) {
           pack_queries(span, queries, t);
-          for (int block = 0; block * kKeys < std::min<int64_t>(seen, span.keys); ++block)
+          for (int block = 0; block * keys_ < std::min<int64_t>(seen, span.keys); ++block)
             differentiate(span, queries, block, dq, spans_ > 1 || block > 0, t);
         }
         if (spans_ != 1) continue;
@@ -184,56 +200,65 @@ class Backward {
     }
   }
 
-  /// The five products of one block of keys and one of queries.
+  /// The five products of one block of keys and one of queries, without those queries that come before all its keys.
   void differentiate(Span& span, const Queries& queries, int block, float* dq, bool accumulate_dq, Buffers& t) const {
     const Problem& p = problem_;
-    const int first = block * kKeys, keys = std::min(kKeys, span.keys - first), size = unit_.element_size;
-    const int columns = round_up(queries.rows, kTile), stride = sizes_.queries;
+    const int first = block * keys_, keys = std::min(keys_, span.keys - first), size = unit_.element_size;
+    const int64_t ahead = span.j + first - p.offset() - queries.i;
+    const int step = std::max(kTile, unit_.inner_multiple);
+    const int skip = p.causal ? int(std::clamp<int64_t>(ahead, 0, queries.rows - 1)) / step * step : 0;
+    const int rows = queries.rows - skip, columns = round_up(rows, kTile), stride = sizes_.queries;
     const int d_k = sizes_.d_k, d_v = sizes_.d_v;
     const std::byte *k = t.k + first * d_k * size, *v = t.v + first * d_v * size, *k_b = t.k_b + first * d_k * size;
-    // S^T = K Q^T, dP^T = V do^T
-    unit_.multiply(
-        {k, d_k, 1, t.q_transposed, stride, t.s, stride, keys, columns, round_up(p.d_k, unit_.inner_multiple), false});
-    unit_.multiply({v, d_v, 1, t.do_transposed, stride, t.dp, stride, keys, columns,
+    // S^T = K Q^T, dP^T = V do^T; a column of a B operand takes four bytes in every unit.
+    t.next->step();
+    unit_.multiply({k, d_k, 1, t.q_transposed + 4 * skip, stride, t.s, stride, keys, columns,
+                    round_up(p.d_k, unit_.inner_multiple), false});
+    t.next->step();
+    unit_.multiply({v, d_v, 1, t.do_transposed + 4 * skip, stride, t.dp, stride, keys, columns,
                     round_up(p.d_v, unit_.inner_multiple), false});
-    weigh(span, queries, first, keys, t);
+    t.next->step();
+    weigh(span, queries, first, keys, skip, t);
     // dV += P~^T do, dK += dS^T Q, dQ += dS K
-    const int inner_queries = round_up(queries.rows, unit_.inner_multiple);
-    const int inner_keys = round_up(keys, unit_.inner_multiple);
-    unit_.multiply({t.p, stride, 1, t.do_b, d_v, t.dv + first * d_v, d_v, keys, round_up(p.d_v, kTile), inner_queries,
-                    span.touched[block]});
-    unit_.multiply({t.ds, stride, 1, t.q_b, d_k, t.dk + first * d_k, d_k, keys, round_up(p.d_k, kTile), inner_queries,
-                    span.touched[block]});
+    t.next->step();
+    const int inner_queries = round_up(rows, unit_.inner_multiple), inner_keys = round_up(keys, unit_.inner_multiple);
+    unit_.multiply({t.p, stride, 1, t.do_b + skip * d_v * size, d_v, t.dv + first * d_v, d_v, keys,
+                    round_up(p.d_v, kTile), inner_queries, span.touched[block]});
+    unit_.multiply({t.ds, stride, 1, t.q_b + skip * d_k * size, d_k, t.dk + first * d_k, d_k, keys,
+                    round_up(p.d_k, kTile), inner_queries, span.touched[block]});
+    t.next->step();
+    if (!accumulate_dq) std::fill_n(dq, skip * d_k, 0.0f);
     const bool strided = unit_.strided_a;
-    unit_.multiply({strided ? t.ds : t.ds_transposed, strided ? 1 : kKeys, strided ? stride : 1, k_b, d_k, dq, d_k,
-                    queries.rows, round_up(p.d_k, kTile), inner_keys, accumulate_dq});
+    unit_.multiply({strided ? t.ds : t.ds_transposed, strided ? 1 : kKeys, strided ? stride : 1, k_b, d_k,
+                    dq + skip * d_k, d_k, rows, round_up(p.d_k, kTile), inner_keys, accumulate_dq});
     span.touched[block] = true;
   }
 
-  /// P~^T and dS^T of keys first .. first + keys of the span.
-  void weigh(const Span& span, const Queries& queries, int first, int keys, Buffers& t) const {
+  /// P~^T and dS^T of keys first .. first + keys of the span and the queries after the first `skip`.
+  void weigh(const Span& span, const Queries& queries, int first, int keys, int skip, Buffers& t) const {
     const Problem& p = problem_;
-    const int columns = round_up(queries.rows, kTile), stride = sizes_.queries;
-    const int64_t j = span.j + first, ahead = j - p.offset() - queries.i;
+    const int rows = queries.rows - skip, columns = round_up(rows, kTile), stride = sizes_.queries;
+    const int64_t j = span.j + first, ahead = j - p.offset() - queries.i - skip;
     if (p.slopes) common_.add_bias(t.s, stride, keys, columns, p.slopes[queries.head] / p.scale, float(ahead), 1, -1);
     const uint8_t* keep = nullptr;
     if (p.drop_below)
       keep = t.keep->transposed(p, span.b, queries.head, queries.i, queries.rows, j,
-                                int(std::min<int64_t>(kKeys, p.key_length - j)));
+                                int(std::min<int64_t>(keys_, p.key_length - j))) +
+             skip / 8;
     const int diagonal = p.causal ? int(std::clamp<int64_t>(ahead, -kKeys, kQueries)) : -kKeys;
-    unit_.gradient({t.s, t.dp, stride, keys, columns, round_up(queries.rows, unit_.inner_multiple), diagonal, p.factor,
-                    t.lse2, t.delta, keep, p.keep_scale, t.p, t.ds, stride, t.ds_transposed, kKeys});
+    unit_.gradient({t.s, t.dp, stride, keys, columns, round_up(rows, unit_.inner_multiple), diagonal, p.factor,
+                    t.lse2 + skip, t.delta + skip, keep, p.keep_scale, t.p, t.ds, stride, t.ds_transposed, kKeys});
   }
 
   void store_span(const Span& span, const Buffers& t) const {
     const float one = 1, zero = 0;
-    for (int block = 0; block * kKeys < span.rows; ++block) {
-      const int first = block * kKeys, rows = std::min(kKeys, span.rows - first);
+    for (int block = 0; block * keys_ < span.rows; ++block) {
+      const int first = block * keys_, rows = std::min(keys_, span.rows - first);
       const int keys = span.touched[block] ? std::clamp(span.keys - first, 0, rows) : 0;
       const auto store = [&](const float* from, int stride, const float& factor, const Heads& to, bool accumulate) {
-        common_.store(from + first * stride, stride, &factor, 0, to.rows(span.b, span.j + first, span.g, keys),
-                      accumulate);
-        common_.store(from, 0, &zero, 0, to.rows(span.b, span.j + first + keys, span.g, rows - keys), accumulate);
+        unit_.store(from + first * stride, stride, &factor, 0, to.rows(span.b, span.j + first, span.g, keys),
+                    accumulate);
+        unit_.store(from, 0, &zero, 0, to.rows(span.b, span.j + first + keys, span.g, rows - keys), accumulate);
       };
       store(t.dk, sizes_.d_k, problem_.scale, dk_, a_.accumulate_dk);
       store(t.dv, sizes_.d_v, one, dv_, a_.accumulate_dv);
@@ -241,8 +266,8 @@ class Backward {
   }
 
   void store_query_gradient(const float* from, int64_t b, const Queries& queries) const {
-    common_.store(from, sizes_.d_k, &problem_.scale, 0, dq_.rows(b, queries.i, queries.head, queries.rows),
-                  a_.accumulate_dq);
+    unit_.store(from, sizes_.d_k, &problem_.scale, 0, dq_.rows(b, queries.i, queries.head, queries.rows),
+                a_.accumulate_dq);
   }
 
   /// dQ = the sum over the parts, in their order.
@@ -268,6 +293,7 @@ class Backward {
   const Unit& unit_;
   const Common& common_;
   const Heads q_, k_, v_, o_, d_o_, dq_, dk_, dv_;
+  const int keys_;  // of a block
   const int64_t spans_, parts_;
   Sizes sizes_;
   int64_t padded_length_;  // of the queries, as rows of dQ that a unit may write

@@ -58,23 +58,6 @@ void finish(const float* maximum, const float* sum, int rows, float keep_scale, 
 }
 
 template <class T>
-void store(const float* from, int64_t stride, const float* factor, int factor_step, const Rows& to, bool accumulate) {
-  const int n = int(hn::Lanes(kD));
-  for (int r = 0; r < to.rows; ++r) {
-    T* row = static_cast<T*>(to.data) + r * to.stride;
-    const float* in = from + r * stride;
-    const float f = factor[r * factor_step];
-    int c = 0;
-    for (; c + n <= to.columns; c += n) {
-      Vector y = f == 0 ? hn::Zero(kD) : hn::Mul(hn::Load(kD, in + c), hn::Set(kD, f));
-      if (accumulate) y = hn::Add(y, load_row(kD, row + c));
-      store_row(y, row + c);
-    }
-    for (; c < to.columns; ++c) row[c] = T((f == 0 ? 0.0f : in[c] * f) + (accumulate ? float(row[c]) : 0.0f));
-  }
-}
-
-template <class T>
 void row_dots(const Rows& a, const Rows& b, float* delta) {
   const int n = int(hn::Lanes(kD));
   for (int r = 0; r < a.rows; ++r) {
@@ -175,7 +158,7 @@ void dropout(const Philox& random, uint64_t first_block, int blocks, uint32_t th
 }
 
 template <class T>
-constexpr Common kCommon{add_bias, finish, store<T>, row_dots<T>, dot_rows<T>, add_rows<T>, weights, dropout};
+constexpr Common kCommon{add_bias, finish, row_dots<T>, dot_rows<T>, add_rows<T>, weights, dropout};
 
 const Common* common_for(bool bf16_rows) { return bf16_rows ? &kCommon<BFloat16> : &kCommon<float>; }
 

@@ -79,8 +79,8 @@ class Decode {
         attend(block_at(b, head, j, int(std::min<int64_t>(kKeys, end - j))), t);
     common_.finish(t.maximum, t.sum, rows, p.keep_scale, lse_ + (b * p.heads + first_head) * queries_, t.reciprocal);
     for (int64_t head = first_head; head < first_head + p.group(); ++head)
-      common_.store(t.o + row_of(head) * d_v_, d_v_, t.reciprocal + row_of(head), 1, o_.rows(b, 0, head, queries_),
-                    false);
+      unit_.store(t.o + row_of(head) * d_v_, d_v_, t.reciprocal + row_of(head), 1, o_.rows(b, 0, head, queries_),
+                  false);
   }
 
   Block block_at(int64_t b, int64_t head, int64_t j, int columns) const {

@@ -57,11 +57,15 @@ const uint8_t* KeepBits::rows(const Problem& p, int64_t b, int64_t head, int64_t
 
 const uint8_t* KeepBits::transposed(const Problem& p, int64_t b, int64_t head, int64_t i, int rows, int64_t j,
                                     int columns) {
-  const uint8_t* by_query = this->rows(p, b, head, i, rows, j, columns);
+  // Short rows are drawn once for all blocks of keys.
+  const bool whole = p.key_length <= kMaxColumns;
+  const int64_t wanted = (b * p.heads + head) * p.query_length + i;
+  if (!whole || drawn_ != wanted) this->rows(p, b, head, i, rows, whole ? 0 : j, whole ? int(p.key_length) : columns);
+  drawn_ = whole ? wanted : -1;
   uint64_t words[64] = {};
-  for (int r = 0; r < rows; ++r) words[r] = load(by_query + r * kKeepBytes);
+  for (int r = 0; r < rows; ++r) words[r] = load(rows_ + r * kKeepBytes + (whole ? j / 8 : 0));
   transpose_bits(words);
-  for (int r = 0; r < 64; ++r) std::memcpy(transposed_ + r * kKeepBytes, &words[r], sizeof words[r]);
+  for (int r = 0; r < columns; ++r) std::memcpy(transposed_ + r * kKeepBytes, &words[r], sizeof words[r]);
   return transposed_;
 }
 

@@ -16,6 +16,7 @@ struct Buffers {
   std::byte *q, *k, *v, *p;
   float *s, *o, *maximum, *sum, *reciprocal, *lse;
   KeepBits* keep;
+  Prefetcher* next;
 
   void place(Carver& carver, const Unit& unit, int span, int keys, int d_k, int d_v) {
     const int size = unit.element_size;
@@ -30,6 +31,7 @@ struct Buffers {
     carver.take(reciprocal, span);
     carver.take(lse, span);
     carver.take(keep, 1);
+    carver.take(next, 1);
   }
 };
 
@@ -47,6 +49,7 @@ class Forward {
         weights_(a.weights ? a.weights.data<float>() : nullptr),
         d_k_(round_up(problem_.d_k, kPadding)),
         d_v_(round_up(problem_.d_v, kPadding)),
+        queries_(problem_.causal && problem_.query_length <= kKeys ? kTile : kQueries),
         span_(int(std::min<int64_t>(kSpan, (problem_.query_length + kPadding - 1) / kPadding * kPadding))),
         keys_(int(std::clamp<int64_t>((problem_.key_length + kPadding - 1) / kPadding * kPadding, kPadding, kKeys))) {}
 
@@ -60,6 +63,7 @@ class Forward {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t i = task % spans * kSpan, bh = task / spans;
         const Span span{bh / p.heads, bh % p.heads, i, int(std::min<int64_t>(kSpan, p.query_length - i))};
+        prefetch(task + 1 < end && spans == 1 ? bh + 1 : -1, *(*buffers).next);
         attend(span, *buffers);
         if (weights_) record_weights(span, *buffers);
       }
@@ -80,6 +84,18 @@ class Forward {
     int visible[kQueries];
   };
 
+  /// What head bh will touch, if its keys fit one block; -1 for none.
+  void prefetch(int64_t bh, Prefetcher& next) const {
+    const Problem& p = problem_;
+    next.begin(3 * int((p.query_length + queries_ - 1) / queries_));
+    if (bh < 0 || p.key_length > kKeys) return;
+    const int64_t b = bh / p.heads, head = bh % p.heads;
+    next.add(q_.rows(b, 0, head, p.query_length), q_.element_size);
+    next.add(o_.rows(b, 0, head, p.query_length), o_.element_size);
+    next.add(k_.rows(b, 0, head / p.group(), p.key_length), k_.element_size);
+    next.add(v_.rows(b, 0, head / p.group(), p.key_length), v_.element_size);
+  }
+
   void attend(const Span& span, Buffers& t) const {
     const Problem& p = problem_;
     unit_.pack_rows(q_.rows(span.b, span.i, span.head, span.rows), t.q, d_k_, round_up(span.rows, kTile));
@@ -90,19 +106,21 @@ class Forward {
       const int count = int(std::min<int64_t>(keys_, end - j));
       pack_keys(span, j, count, t);
       unit_.pack_b(v_.rows(span.b, j, span.head / p.group(), count), t.v, d_v_, round_up(count, kPadding));
-      for (int row = 0; row < span.rows; row += kQueries) {
+      for (int row = 0; row < span.rows; row += queries_) {
         const Block block = block_at(span, row, j, count);
         if (block.columns > 0) attend(span, block, t);
       }
     }
     float* lse = lse_ + (span.b * p.heads + span.head) * p.query_length + span.i;
     common_.finish(t.maximum, t.sum, span.rows, p.keep_scale, lse, t.reciprocal);
-    common_.store(t.o, d_v_, t.reciprocal, 1, o_.rows(span.b, span.i, span.head, span.rows), false);
+    unit_.store(t.o, d_v_, t.reciprocal, 1, o_.rows(span.b, span.i, span.head, span.rows), false);
   }
 
   void attend(const Span& span, const Block& block, Buffers& t) const {
     const Problem& p = problem_;
+    t.next->step();
     multiply_scores(span, block, t);
+    t.next->step();
     const uint8_t* keep = p.drop_below ? t.keep->rows(p, span.b, span.head, span.i + block.row, block.rows, block.j,
                                                       int(std::min<int64_t>(keys_, p.key_length - block.j)))
                                        : nullptr;
@@ -110,12 +128,13 @@ class Forward {
     float* o = t.o + block.row * d_v_;
     unit_.softmax({t.s, keys_, t.p, keys_, block.rows, inner, block.visible, p.factor, t.maximum + block.row,
                    t.sum + block.row * kLanes, o, d_v_, round_up(p.d_v, kTile), block.j == 0, keep});
+    t.next->step();
     unit_.multiply({t.p, keys_, 1, t.v, d_v_, o, d_v_, block.rows, round_up(p.d_v, kTile), inner, block.j > 0});
   }
 
   /// How many of the keys j .. j + count each query of the block sees; `columns` is the most of these.
   Block block_at(const Span& span, int row, int64_t j, int count) const {
-    Block block{row, std::min(kQueries, span.rows - row), j, 0, {}};
+    Block block{row, std::min(queries_, span.rows - row), j, 0, {}};
     for (int r = 0; r < block.rows; ++r) {
       const int64_t visible = problem_.visible(span.b, span.i + row + r) - j;
       block.visible[r] = int(std::clamp<int64_t>(visible, 0, count));
@@ -147,7 +166,7 @@ class Forward {
       const int count = int(std::min<int64_t>(keys_, p.key_length - j));
       const int64_t seen = std::clamp<int64_t>(p.keys(span.b) - j, 0, count);
       if (seen > 0) pack_keys(span, j, int(seen), t);
-      for (int row = 0; row < span.rows; row += kQueries) {
+      for (int row = 0; row < span.rows; row += queries_) {
         const Block block = block_at(span, row, j, int(seen));
         if (block.columns > 0) multiply_scores(span, block, t);
         for (int r = 0; r < block.rows; ++r) {
@@ -166,6 +185,7 @@ class Forward {
   float* lse_;
   float* weights_;
   const int d_k_, d_v_;    // padded
+  const int queries_;      // of a block: fewer for short causal sequences, of which more can then be left out
   const int span_, keys_;  // sizes of the buffers, less than kSpan and kKeys for short sequences
 };
 

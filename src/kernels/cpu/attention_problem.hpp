@@ -115,19 +115,55 @@ class UnitSession {
   const Unit& unit_;
 };
 
+/// Fetches the rows of the next task while this one computes: heads lie far apart, where no hardware looks ahead. A few
+/// cache lines a step, because only so many can be on their way at once.
+class Prefetcher {
+ public:
+  void begin(int steps) {
+    count_ = at_ = row_ = 0;
+    lines_ = 0;
+    steps_ = steps;
+  }
+  void add(const Rows& rows, int element_size) {
+    const int bytes = rows.columns * element_size;
+    parts_[count_++] = {static_cast<const char*>(rows.data), rows.stride * element_size, rows.rows, bytes};
+    lines_ += rows.rows * ((bytes + 63) / 64);
+  }
+  void step() {
+    for (int budget = lines_ / steps_ + 1; budget > 0 && at_ < count_;) {
+      const Part& part = parts_[at_];
+      const char* row = part.data + row_ * part.stride;
+      for (int byte = 0; byte < part.bytes; byte += 64, --budget) __builtin_prefetch(row + byte, 0, 2);
+      if (++row_ == part.rows) ++at_, row_ = 0;
+    }
+  }
+
+ private:
+  struct Part {
+    const char* data;
+    int64_t stride;
+    int rows, bytes;
+  };
+  Part parts_[8];
+  int count_ = 0, at_ = 0, row_ = 0, lines_ = 0, steps_ = 1;
+};
+
 /// A block of dropout bits: which weights of some rows (queries) and columns (keys) are kept.
 class KeepBits {
  public:
   static constexpr int kMaxRows = 64, kMaxColumns = 128;
   /// Rows of kKeepBytes, a bit a column; valid until the next call.
   const uint8_t* rows(const Problem& p, int64_t b, int64_t head, int64_t i, int rows, int64_t j, int columns);
-  /// The same with the keys as rows and the queries as columns, at most 64 of each.
+  /// The same with the keys as rows and the queries as columns, at most 64 of each; j is a multiple of 8.
   const uint8_t* transposed(const Problem& p, int64_t b, int64_t head, int64_t i, int rows, int64_t j, int columns);
+  /// Forgets what was drawn; to be called before the first use, and when the problem changes.
+  void reset() { drawn_ = -1; }
 
  private:
   void extract(uint64_t bit, int row);
+  int64_t drawn_;  // (b, head, i) whose rows over all keys are in rows_, or -1
   alignas(64) uint8_t raw_[(kMaxRows + 2) * 16 + 16];
-  alignas(64) uint8_t rows_[kMaxRows * kKeepBytes];
+  alignas(64) uint8_t rows_[kMaxRows * kKeepBytes + 8];
   alignas(64) uint8_t transposed_[kMaxRows * kKeepBytes];
 };
 

@@ -98,6 +98,9 @@ struct Unit {
   void (*pack_b_transposed)(const Rows& from, void* to, int64_t stride, int padded_columns);
   void (*softmax)(const SoftmaxBlock&);
   void (*gradient)(const GradientBlock&);
+  /// to[r, c] (+)= from[r, c] factor[r * factor_step]; a factor of 0 gives 0 whatever `from` holds.
+  void (*store)(const float* from, int64_t stride, const float* factor, int factor_step, const Rows& to,
+                bool accumulate);
 };
 
 /// What is the same for every unit, because it is a small part of the work. Rows are f32 or bf16.
@@ -107,9 +110,6 @@ struct Common {
                    float column_step);
   /// lse[r] = maximum ln 2 + log(sum), -inf for a sum of 0; reciprocal[r] = keep_scale / sum, 0 for a sum of 0.
   void (*finish)(const float* maximum, const float* sum, int rows, float keep_scale, float* lse, float* reciprocal);
-  /// to[r, c] (+)= from[r, c] factor[r * factor_step]; a factor of 0 gives 0 whatever `from` holds.
-  void (*store)(const float* from, int64_t stride, const float* factor, int factor_step, const Rows& to,
-                bool accumulate);
   /// delta[r] = sum_c a[r, c] b[r, c]
   void (*row_dots)(const Rows& a, const Rows& b, float* delta);
   /// s[r, j] = q[r] . k[j], for rows of q in f32 that are 0 beyond k's columns; s up to a multiple of kTile columns.

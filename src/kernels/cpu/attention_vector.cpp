@@ -120,6 +120,23 @@ void pack_b_transposed(const Rows& from, void* to, int64_t stride, int padded_co
   std::fill(out + from.columns * stride, out + padded_columns * stride, 0.0f);
 }
 
+template <class T>
+void store(const float* from, int64_t stride, const float* factor, int factor_step, const Rows& to, bool accumulate) {
+  const int n = int(hn::Lanes(kD));
+  for (int r = 0; r < to.rows; ++r) {
+    T* row = static_cast<T*>(to.data) + r * to.stride;
+    const float* in = from + r * stride;
+    const float f = factor[r * factor_step];
+    int c = 0;
+    for (; c + n <= to.columns; c += n) {
+      Vector y = f == 0 ? hn::Zero(kD) : hn::Mul(hn::Load(kD, in + c), hn::Set(kD, f));
+      if (accumulate) y = hn::Add(y, load_row(kD, row + c));
+      store_row(y, row + c);
+    }
+    for (; c < to.columns; ++c) row[c] = T((f == 0 ? 0.0f : in[c] * f) + (accumulate ? float(row[c]) : 0.0f));
+  }
+}
+
 // ----------------------------------------------------------------------------------------------------------- exponentials
 
 /// Greatest of s[0 .. count), which is not empty.
@@ -202,7 +219,8 @@ void nothing() {}
 
 template <class T>
 constexpr Unit kUnit{
-    4, 1, true, nothing, nothing, multiply, pack_rows<T>, pack_rows<T>, pack_b_transposed<T>, softmax, gradient};
+    4,       1,        true,    nothing, nothing, multiply, pack_rows<T>, pack_rows<T>, pack_b_transposed<T>,
+    softmax, gradient, store<T>};
 
 const Unit* unit_for(bool bf16_rows) { return bf16_rows ? &kUnit<BFloat16> : &kUnit<float>; }
 

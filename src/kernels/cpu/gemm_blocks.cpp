@@ -20,7 +20,7 @@ const Caches& caches() {
 }
 
 Blocks choose_blocks(const GemmKernel& kernel, int64_t m, int64_t n, int64_t k, int64_t batch, bool c_holds_sums) {
-  constexpr int64_t kTasksPerThread = 12;
+  constexpr int64_t kTasksPerThread = 4;
   Blocks b;
   b.group = kernel.b_form == Packed::bf16 ? 2 : kernel.b_form == Packed::s8 ? 4 : 1;
   const int64_t step = b.group * kernel.unit_multiple;

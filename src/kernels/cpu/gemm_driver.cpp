@@ -121,7 +121,7 @@ class Product {
   }
 
   /// Where panels of one block of k go: panel after panel, `stride` bytes apart, each of `lines` lines. For tiles a panel
-  /// is two halves of 16 lines behind each other.
+  /// is a row of pairs along k: the tile of its first 16 lines, then that of the others.
   struct Panels {
     std::byte* to;
     int64_t stride, lines;
@@ -129,7 +129,6 @@ class Product {
     bool lines_first;  ///< tiles of A: packed[unit / 16][line][unit % 16]
     bool compensated;
   };
-  int64_t half_bytes() const { return 4 * 16 * blocks_.units; }
 
   /// Packs `lines` lines of an operand (from `source` on, the first element of the block) in panels of one block of k.
   void pack_lines(const Operand& operand, const std::byte* source, int64_t lines, int64_t k,
@@ -138,12 +137,13 @@ class Product {
     // its order. Compensation sums whole lines.
     const int64_t units = units_of(k);
     const bool across = operand.depth_stride != 1 && !panels.compensated;
-    const int64_t slab = across ? 16 : std::max<int64_t>(1, units), width = kernel_.tiles ? 16 : panels.lines;
+    const int64_t slab = across || kernel_.tiles ? 16 : std::max<int64_t>(1, units);
+    const int64_t width = kernel_.tiles ? 16 : panels.lines;
     // Also for no units at all: the compensation is written then too.
     for (int64_t unit = 0; unit == 0 || unit < units; unit += slab) {
       const int64_t skip = unit * blocks_.group;
       for (int64_t line = 0; line < lines; line += width) {
-        std::byte* to = panels.to + line / panels.lines * panels.stride + line % panels.lines / 16 * half_bytes();
+        std::byte* to = panels.to + line / panels.lines * panels.stride + line % panels.lines * 64;
         PackJob job{};
         job.source = source + operand.element_bytes * (line * operand.line_stride + skip * operand.depth_stride);
         job.type = operand.type;
@@ -151,7 +151,7 @@ class Product {
         job.depth_stride = operand.depth_stride;
         job.lines = std::min(width, lines - line);
         job.depth = std::clamp<int64_t>(depth_of(k) - skip, 0, slab * blocks_.group);
-        job.packed = to + 4 * unit * width;
+        job.packed = to + 4 * unit * panels.lines;
         job.form = panels.form;
         job.tiles = panels.lines_first;
         job.width = width;
@@ -259,7 +259,6 @@ class Product {
     job.units = units_of(k);
     job.rows = rows;
     job.a = task.packed_a + i * panel_a_bytes();
-    job.half_bytes = half_bytes();
     const bool more = k > 0 || args_.accumulate;
     const bool whole = columns == kernel_.nr && (rows == kernel_.mr || !kernel_.tiles);
     if (keeps_sums_) {

@@ -37,7 +37,6 @@ struct MultiplyJob {
   void* c;
   int64_t c_stride;  ///< elements
   bool accumulate;
-  int64_t half_bytes;  ///< tile kernels: from the first 16 rows of A (columns of B) to the other 16
 };
 
 /// What Activation of kernels.hpp says, in the same order.

@@ -27,7 +27,7 @@ struct RowSums {
 /// One pass over memory: each stretch is small enough to be read twice from the first-level cache, first for its
 /// maximum, which may rescale what was summed before, then for its exponentials.
 template <class T>
-HWY_INLINE RowSums row_sums(const T* z, size_t V, bool with_total) {
+HWY_INLINE RowSums row_sums(const T* z, size_t V) {
   constexpr size_t kStretch = 2048;
   const F32 d;
   RowSums sums;
@@ -45,13 +45,13 @@ HWY_INLINE RowSums row_sums(const T* z, size_t V, bool with_total) {
     if (top > sums.top) sums.exps *= std::exp(sums.top - top);
     sums.top = top;
     const VF shift = hn::Set(d, top);
+    VF total = hn::Zero(d);
     sums.exps += fold_sum(n, [&](VF sum, size_t i, auto extent) HWY_ATTR {
       const VF v = load(d, x + i, extent, -std::numeric_limits<float>::infinity());
+      total = hn::Add(total, std::is_same_v<decltype(extent), Part> ? load(d, x + i, extent) : v);
       return hn::Add(sum, exp_bounded(d, hn::Sub(v, shift)));
     });
-    if (with_total)
-      sums.total += double(
-          fold_sum(n, [&](VF sum, size_t i, auto extent) HWY_ATTR { return hn::Add(sum, load(d, x + i, extent)); }));
+    sums.total += double(hn::GetLane(hn::SumOfLanes(d, total)));
   }
   return sums;
 }
@@ -81,11 +81,11 @@ void cross_entropy_rows(const CrossEntropy& op, int64_t begin, int64_t end) {
       if (dz) std::fill(dz, dz + V, T(0.0f));
       continue;
     }
-    const RowSums sums = row_sums(z, V, e != 0);
+    const RowSums sums = row_sums(z, V);
     const auto z_target = float(z[target]);
     const double lse = double(sums.top) + std::log(double(sums.exps));
     const double to_target = lse - double(z_target), to_mean = lse - sums.total / double(V);
-    op.loss.data<float>()[n] = float((1 - e) * to_target + e * to_mean);
+    op.loss.data<float>()[n] = float((1 - e) * to_target + (e > 0 ? e * to_mean : 0));
     if (op.hits) {  // the first of equal maxima counts
       const bool top = z_target == sums.top;
       op.hits.data<int32_t>()[n] = top && std::none_of(z, z + target, [&](T v) { return float(v) == sums.top; });

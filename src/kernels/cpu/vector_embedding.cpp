@@ -22,20 +22,23 @@ void embedding_rows(const EmbeddingForward& op, int64_t begin, int64_t end) {
   const auto D = size_t(op.y.size(1));
   const VF scale = hn::Set(d, float(op.scale));
   const int32_t* ids = op.ids.data<int32_t>();
+  const bool streamed = streams_rows(op.y);
   for (int64_t n = begin; n < end; ++n) {
     const float* w = op.weight.data<float>() + ids[n] * op.weight.stride(0);
     T* y = op.y.data<T>() + n * op.y.stride(0);
     if (op.positions) {
       const int64_t position = op.position_offset + n % op.length;
       const float* p = op.positions.data<float>() + position * op.positions.stride(0);
-      for_lanes(D, [&](size_t i, auto extent) HWY_ATTR {
+      for_lanes(D, streamed, [&](size_t i, auto extent) HWY_ATTR {
         store(hn::MulAdd(load(d, w + i, extent), scale, load(d, p + i, extent)), d, y + i, extent);
       });
     } else {
-      for_lanes(
-          D, [&](size_t i, auto extent) HWY_ATTR { store(hn::Mul(load(d, w + i, extent), scale), d, y + i, extent); });
+      for_lanes(D, streamed, [&](size_t i, auto extent) HWY_ATTR {
+        store(hn::Mul(load(d, w + i, extent), scale), d, y + i, extent);
+      });
     }
   }
+  if (streamed) hwy::FlushStream();
 }
 
 /// Columns [begin, end) of all rows, in the order of the rows: equal ids meet in the same order on any number of threads.

@@ -47,8 +47,8 @@ template <class T>
 void softmax_rows(const SoftmaxForward& op, int64_t begin, int64_t end) {
   const F32 d;
   const int64_t D = op.x.size(1);
-  constexpr bool wide = std::is_same_v<T, float>;
-  const Tensor scratch = Tensor::empty({wide ? 1 : D});
+  const bool streamed = streams_rows(op.y);
+  const Tensor scratch = Tensor::empty({D});
   for (int64_t n = begin; n < end; ++n) {
     const T* x = op.x.data<T>() + n * op.x.stride(0);
     T* y = op.y.data<T>() + n * op.y.stride(0);
@@ -64,11 +64,11 @@ void softmax_rows(const SoftmaxForward& op, int64_t begin, int64_t end) {
       continue;
     }
     float* e = scratch.data<float>();
-    if constexpr (wide) e = y;
     const VF scale = hn::Set(d, 1 / exp_row(x, top, e, length));
-    for_lanes(length,
+    for_lanes(length, streamed,
               [&](size_t i, auto extent) HWY_ATTR { store(hn::Mul(load(d, e + i, extent), scale), d, y + i, extent); });
   }
+  if (streamed) hwy::FlushStream();
 }
 
 template <class T>
