@@ -1,10 +1,10 @@
-#include <fmt/format.h>
-
 #include <kernels/kernels.hpp>
 #include <kernels/rows.hpp>
 #include <rapt/base/random.hpp>
 #include <rapt/base/threads.hpp>
 #include <support/openblas.hpp>
+
+#include <fmt/format.h>
 
 namespace rapt::bench {
 namespace {
@@ -29,12 +29,8 @@ Gemm product(Form form, const Tensor& x, const Tensor& w, const Tensor& dy) {
   Gemm g;
   g.b_is_weight = form != Form::weight_gradient;
   switch (form) {
-    case Form::forward:
-      g.a = x, g.b = w.transpose(0, 1), g.c = Tensor::empty({x.size(0), w.size(0)}, made);
-      break;
-    case Form::input_gradient:
-      g.a = dy, g.b = w, g.c = Tensor::empty({x.size(0), w.size(1)}, made);
-      break;
+    case Form::forward: g.a = x, g.b = w.transpose(0, 1), g.c = Tensor::empty({x.size(0), w.size(0)}, made); break;
+    case Form::input_gradient: g.a = dy, g.b = w, g.c = Tensor::empty({x.size(0), w.size(1)}, made); break;
     case Form::weight_gradient:
       g.a = dy.transpose(0, 1), g.b = x, g.c = Tensor::empty({w.size(0), w.size(1)}, DType::f32);
       break;
@@ -42,7 +38,8 @@ Gemm product(Form form, const Tensor& x, const Tensor& w, const Tensor& dy) {
   return g;
 }
 
-void add_row(Report& report, const OpenBlas& openblas, const std::string& name, const std::string& type, const Gemm& g) {
+void add_row(Report& report, const OpenBlas& openblas, const std::string& name, const std::string& type,
+             const Gemm& g) {
   const int64_t M = g.c.size(0), N = g.c.size(1), K = g.a.size(1);
   std::vector<std::function<void()>> calls = {[&] { kernels::launch(g); }};
   const Tensor theirs = type == "f32" ? Tensor::empty(g.c.shape()) : Tensor();
@@ -56,8 +53,14 @@ void add_row(Report& report, const OpenBlas& openblas, const std::string& name, 
     set_thread_count(threads);
     if (openblas.available()) openblas.set_threads(threads);
     const auto times = time_in_turns(calls);
-    Row row{name, fmt::format("{}x{}x{}", M, N, K), kernels::chosen(g).name, threads, times[0],
-            2.0 * double(M) * double(N) * double(K), type, {}};
+    Row row{name,
+            fmt::format("{}x{}x{}", M, N, K),
+            kernels::chosen(g).name,
+            threads,
+            times[0],
+            2.0 * double(M) * double(N) * double(K),
+            type,
+            {}};
     if (times.size() > 1) row.openblas_ratio = times[1].best / times[0].best;
     report.add(row);
   }
@@ -69,8 +72,14 @@ void add_decode_row(Report& report, const std::string& name, DType dtype, int64_
   const Gemm g = product(Form::forward, x, w, Tensor());
   for (const int threads : report.options().threads) {
     set_thread_count(threads);
-    report.add({name, fmt::format("1x{}x{}", N, K), kernels::chosen(g).name, threads,
-                time_calls([&] { kernels::launch(g); }), double(N) * double(K) * double(size_of(dtype)), "copy", {}});
+    report.add({name,
+                fmt::format("1x{}x{}", N, K),
+                kernels::chosen(g).name,
+                threads,
+                time_calls([&] { kernels::launch(g); }),
+                double(N) * double(K) * double(size_of(dtype)),
+                "copy",
+                {}});
   }
 }
 
@@ -83,7 +92,8 @@ struct Size {
 void gemm_rows(Report& report) {
   const OpenBlas openblas;
   for (const auto& [type, dtype] : {std::pair{"bf16", DType::bf16}, {"f32", DType::f32}, {"int8", DType::i8}})
-    for (const auto [M, N, K] : {Size{2048, 512, 512}, Size{2048, 2048, 512}, Size{2048, 512, 2048}, Size{2048, 32000, 512}}) {
+    for (const auto [M, N, K] :
+         {Size{2048, 512, 512}, Size{2048, 2048, 512}, Size{2048, 512, 2048}, Size{2048, 32000, 512}}) {
       const std::string name = fmt::format("gemm_{}", type);
       if (!report.wants(name)) continue;
       const bool integer = dtype == DType::i8;

@@ -6,5 +6,7 @@ namespace rapt::bench {
 
 void gemm_rows(Report& report);
 void attention_rows(Report& report);
+/// What moves memory: elementwise, norms, softmax, loss, lookups, optimiser.
+void bandwidth_rows(Report& report);
 
 }  // namespace rapt::bench

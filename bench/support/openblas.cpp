@@ -1,8 +1,9 @@
+#include <kernels/cpu/features.hpp>
+#include <support/openblas.hpp>
+
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <kernels/cpu/features.hpp>
-#include <support/openblas.hpp>
 
 namespace rapt::bench {
 

@@ -1,6 +1,7 @@
+#include <support/timing.hpp>
+
 #include <algorithm>
 #include <chrono>
-#include <support/timing.hpp>
 
 namespace rapt::bench {
 

@@ -26,6 +26,17 @@ int64_t first_non_finite(const Tensor& t) {
   return found;
 }
 
+void add_to(const Tensor& sum, const Tensor& x) {
+  const Tensor term = x.to(sum.dtype());
+  visit_dtype(sum.dtype(), [&]<class T>(TypeTag<T>) {
+    T* to = sum.data<T>();
+    const T* from = term.data<T>();
+    for_each_offset(sum.shape(), {sum.strides(), term.strides()}, [&](const std::array<int64_t, 2>& at) {
+      to[at[0]] = convert<T>(to_double(to[at[0]]) + to_double(from[at[1]]));
+    });
+  });
+}
+
 /// "linear(encoder.0.ffn.w1.weight)": the operation and those of its inputs that have a name.
 template <class Inputs, class NameOf>
 std::string label(const char* op, const Inputs& inputs, NameOf name_of) {
@@ -50,7 +61,8 @@ void check_outputs(const Backward& backward, std::span<const Tensor> inputs, std
 void check_gradients(const Node& node, const char* op) {
   for (const auto& edge : node.inputs) {
     if (!edge.slot || !edge.slot->written()) continue;
-    const int64_t at = first_non_finite(edge.slot->buffer);
+    // Only what this operation wrote: the rest of the buffer may still wait for its first writer.
+    const int64_t at = first_non_finite(edge.slot->buffer.seen_as(edge.view, edge.slot->base_offset));
     if (at < 0) continue;
     fail<NonFiniteError>("[{} backward] the gradient of {} holds NaN or infinity at element {}",
                          label(op, node.inputs, [](const Node::Edge& e) { return e.name; }),
@@ -94,6 +106,21 @@ void run(Node& node) {
 
 }  // namespace
 
+Node::~Node() {
+  // Producers are let go one after the other: a chain that lets go recursively overflows the stack.
+  std::vector<std::shared_ptr<Node>> waiting;
+  const auto take_producers = [&](Node& node) {
+    for (Edge& edge : node.inputs)
+      if (edge.producer) waiting.push_back(std::move(edge.producer));
+  };
+  take_producers(*this);
+  while (!waiting.empty()) {
+    const std::shared_ptr<Node> node = std::move(waiting.back());
+    waiting.pop_back();
+    if (node.use_count() == 1) take_producers(*node);
+  }
+}
+
 Tensor Grads::dy(int output) const {
   const GradSlot& slot = *node_.outputs[size_t(output)];
   return slot.written() ? slot.buffer : Tensor{};
@@ -108,6 +135,9 @@ bool Grads::pass(int input, const Tensor& grad) const {
   const Node::Edge& edge = node_.inputs[size_t(input)];
   // A buffer has one owner: it may be handed on once, and only to a whole tensor of the same shape.
   if (passed_ || !edge.region.whole() || !(edge.view.shape == edge.slot->shape)) return false;
+  // Another input that is a view of the same tensor (x + x^T) would add the buffer to itself.
+  const auto same_slot = [&](const Node::Edge& other) { return other.slot == edge.slot; };
+  if (std::count_if(node_.inputs.begin(), node_.inputs.end(), same_slot) > 1) return false;
   passed_ = edge.slot->adopt(grad);
   return passed_;
 }
@@ -195,10 +225,17 @@ void backward(const Tensor& y, const Tensor& dy) {
                       to_string(dy.shape()));
   NoGrad no_grad;
   const GradHook& hook = y.hook();
+  if (hook.producer) {
+    require<GradError>(hook.producer->backward != nullptr,
+                       "[backward] this part of the tape was already run and freed; compute the loss again");
+    require<GradError>(!hook.slot->written(), "[backward] a backward pass through '{}' is already running", y.name());
+  }
   const GradTarget seed = hook.slot->claim(y.geometry(), hook.region);
-  require<GradError>(!seed.accumulate || !hook.producer, "[backward] a backward pass through '{}' is already running",
-                     y.name());
-  seed.grad.copy_from(dy);
+  if (seed.accumulate) {
+    add_to(seed.grad, dy);
+  } else {
+    seed.grad.copy_from(dy);
+  }
   if (!hook.producer) return;
   auto nodes = collect(hook.producer);
   for (auto& node : nodes) {
@@ -224,7 +261,7 @@ struct CheckpointBackward : Backward {
       } off;
       y = f(inputs);
     }
-    rapt::backward(y, dy);
+    if (y.requires_grad()) rapt::backward(y, dy);  // else f cut the gradient
   }
 };
 
@@ -237,7 +274,8 @@ Tensor checkpoint(std::function<Tensor(std::span<const Tensor>)> f, std::vector<
   Tensor y;
   {
     NoGrad no_grad;
-    y = f(inputs);
+    // A handle of its own with plain strides: f may return one of its inputs, or a view.
+    y = stop_gradient(f(inputs).contiguous());
   }
   auto memory = std::make_unique<CheckpointBackward>();
   memory->f = std::move(f);

@@ -72,7 +72,7 @@ Descriptor open_folder_of(const std::filesystem::path& path) {
 /// A new file beside `target`, removed again unless it takes the target's place.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::filesystem::path& target) : target_(target), path_(free_name()), file_(create()) {}
+  explicit TemporaryFile(const std::filesystem::path& target) : target_(target), file_(create()) {}
   ~TemporaryFile() {
     if (!renamed_) ::unlink(path_.c_str());
   }
@@ -88,16 +88,16 @@ class TemporaryFile {
   }
 
  private:
-  /// Unique among the threads and processes of one machine; a leftover of an ended process is overwritten.
-  std::filesystem::path free_name() const {
+  /// Names that other threads, processes and machines on the same folder have taken are passed over.
+  int create() {
     static std::atomic<uint64_t> counter{0};
-    return target_.string() + fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
-  }
-  int create() const {
-    const int descriptor = retry_when_interrupted(
-        [&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666); });
-    if (descriptor < 0) fail_system(target_, "create a file beside it");
-    return descriptor;
+    for (;;) {
+      path_ = target_.string() + fmt::format(".tmp-{}-{}", ::getpid(), counter.fetch_add(1));
+      const int descriptor =
+          retry_when_interrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+      if (descriptor >= 0) return descriptor;
+      if (errno != EEXIST) fail_system(target_, "create a file beside it");
+    }
   }
   const std::filesystem::path& target_;
   std::filesystem::path path_;

@@ -1,17 +1,11 @@
 #include <base/json.hpp>
 
 #include <algorithm>
-#include <functional>
-#include <set>
 #include <vector>
 
 namespace rapt {
 
 namespace {
-
-struct Refused {
-  std::string why;
-};
 
 enum class Bytes { utf8, any };
 
@@ -29,35 +23,6 @@ std::string printable(std::string_view text, Bytes bytes, size_t limit) {
   return text.size() > end ? out + "..." : out;
 }
 
-/// nlohmann's parser keeps the last of two equal keys and follows any depth: this callback watches both.
-class StrictObserver {
- public:
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    using Event = Json::parse_event_t;
-    switch (event) {
-      case Event::object_start:
-        check_depth(depth);
-        keys_.emplace_back();
-        break;
-      case Event::array_start: check_depth(depth); break;
-      case Event::object_end: keys_.pop_back(); break;
-      case Event::key: {
-        const auto& key = parsed.get_ref<const std::string&>();
-        if (!keys_.back().insert(key).second) throw Refused{fmt::format("the key {} appears twice", in_quotes(key))};
-        break;
-      }
-      default: break;
-    }
-    return true;
-  }
-
- private:
-  static void check_depth(int depth) {
-    if (depth >= kMaxJsonDepth) throw Refused{fmt::format("nested deeper than {} levels", kMaxJsonDepth)};
-  }
-  std::vector<std::set<std::string>> keys_;
-};
-
 /// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." without the first bracket. The
 /// text quotes the input, so it may be long and hold any byte.
 std::string plain_reason(const std::exception& error) {
@@ -65,6 +30,67 @@ std::string plain_reason(const std::exception& error) {
   if (const size_t bracket = text.find("] "); bracket != text.npos) text.remove_prefix(bracket + 2);
   return "not valid JSON: " + printable(text, Bytes::any, 200);
 }
+
+/// Builds the value as nlohmann's own builder does, except that a second equal key (there the last one stays) and depth
+/// without limit end the parse. A parser callback could watch for both, but its cost is quadratic in the number of keys.
+class StrictBuilder : public nlohmann::json_sax<Json> {
+ public:
+  Json root;
+  std::string fault;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& value) override { return add(std::move(value)); }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& key) override {
+    const auto [entry, fresh] = open_.back()->emplace(key, nullptr);
+    if (!fresh) fault = fmt::format("the key {} appears twice", in_quotes(key));
+    member_ = &*entry;
+    return fresh;
+  }
+  bool parse_error(size_t, const std::string&, const Json::exception& error) override {
+    fault = plain_reason(error);
+    return false;
+  }
+
+ private:
+  Json* place(Json value) {
+    Json* slot = &root;
+    if (!open_.empty() && open_.back()->is_array())
+      slot = &open_.back()->emplace_back();
+    else if (!open_.empty())
+      slot = member_;
+    *slot = std::move(value);
+    return slot;
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json empty) {
+    if (open_.size() == size_t(kMaxJsonDepth)) {
+      fault = fmt::format("nested deeper than {} levels", kMaxJsonDepth);
+      return false;
+    }
+    open_.push_back(place(std::move(empty)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<Json*> open_;  ///< the objects and lists around the next value; these do not move while they are open
+  Json* member_ = nullptr;   ///< where the value of the last key goes
+};
 
 }  // namespace
 
@@ -74,14 +100,9 @@ std::optional<Json> try_parse_json(std::string_view text, std::string& fault) {
     fault = fmt::format("not valid JSON: byte {} has the value zero", zero);
     return std::nullopt;
   }
-  try {
-    StrictObserver observer;
-    return Json::parse(text.begin(), text.end(), std::ref(observer));
-  } catch (const Refused& refused) {
-    fault = refused.why;
-  } catch (const Json::exception& error) {
-    fault = plain_reason(error);
-  }
+  StrictBuilder builder;
+  if (Json::sax_parse(text.begin(), text.end(), &builder)) return std::move(builder.root);
+  fault = std::move(builder.fault);
   return std::nullopt;
 }
 

@@ -12,7 +12,8 @@ double Philox::normal(uint64_t n) const {
 }
 
 uint64_t seed_for(uint64_t seed, const char* name) {
-  uint64_t h = 0xCBF29CE484222325ull ^ seed;
+  // Spread over all bits: a seed that differs in the low byte alone would cancel against the first letter of a name.
+  uint64_t h = 0xCBF29CE484222325ull ^ seed * 0x9E3779B97F4A7C15ull;
   for (; *name; ++name) h = (h ^ uint8_t(*name)) * 0x100000001B3ull;
   return h ^ h >> 29;
 }

@@ -194,7 +194,7 @@ struct GatherRows {
 struct AttentionMask {
   Tensor lengths;  ///< i32 [B] or undefined
   bool causal = false;
-  Tensor slopes;  ///< ALiBi: f32 [h] or undefined; adds -slope_h (i + Tk - Tq - j)
+  Tensor slopes;  ///< ALiBi: f32 [h] or undefined; adds -slope_h |i + Tk - Tq - j|
 };
 /// O = dropout(softmax(scale Q K^T + mask)) V, head by head; rows with no visible key give 0.
 ///   q [B, Tq, h, dk], k [B, Tk, g, dk], v [B, Tk, g, dv], o [B, Tq, h, dv]: strided, last axis unit; head i reads

@@ -51,13 +51,19 @@ Tensor Parameters::make(const std::string& path, std::span<const Part> parts, co
   for (int64_t size : shape)
     require<ConfigError>(size > 0, "[parameters] '{}' would have shape {}: every size must be at least 1", path,
                          to_string(shape));
+  int64_t rows = 0;
+  for (const Part& part : parts) {
+    rows += part.rows;
+    for (const Entry& entry : entries_)
+      require<Error>(entry.name != part.name, "[parameters] two layers claim the name '{}'", part.name);
+  }
+  require<ShapeError>(rows == shape[0], "[parameters] the parts of '{}' have {} rows together, the whole has {}", path,
+                      rows, shape[0]);
   Tensor whole = Tensor::empty(shape, dtype_);
   whole.set_name(path);
   wholes_.push_back({whole, entries_.size(), parts.size()});
   int64_t row = 0;
   for (const Part& part : parts) {
-    for (const Entry& entry : entries_)
-      require<Error>(entry.name != part.name, "[parameters] two layers claim the name '{}'", part.name);
     const Tensor view = whole.narrow(0, row, part.rows);
     row += part.rows;
     if (!source_) {
@@ -67,8 +73,6 @@ Tensor Parameters::make(const std::string& path, std::span<const Part> parts, co
     }
     entries_.push_back({part.name, view});
   }
-  require<ShapeError>(row == shape[0], "[parameters] the parts of '{}' have {} rows together, the whole has {}", path,
-                      row, shape[0]);
   return whole;
 }
 
@@ -96,7 +100,7 @@ void Parameters::freeze_layout() {
     GradSlot& slot = *t.hook().slot;
     slot.buffer = grads_.narrow(0, offset, t.numel()).view(t.shape());
     slot.pinned = true;
-    ranges_.push_back({offset, offset + t.numel(), t.rank() > 1});
+    ranges_.push_back({offset, t.size(0), t.numel() / t.size(0)});
     int64_t row = 0;
     for (size_t e = 0; e < wholes_[i].entries; ++e) {
       Entry& entry = entries_[wholes_[i].first_entry + e];

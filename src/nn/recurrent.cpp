@@ -1,4 +1,4 @@
-#include <base/fail.hpp>
+#include <ops/support.hpp>
 #include <rapt/nn/recurrent.hpp>
 
 namespace rapt::nn {
@@ -13,6 +13,7 @@ Recurrent::Result Recurrent::operator()(const Tensor& x, const Tensor& lengths, 
                                         bool from_the_end) const {
   const int64_t T = x.size(1);
   require<ShapeError>(T > 0, "[recurrent] a sequence of length 0: x {}", to_string(x.shape()));
+  require_lengths("recurrent", lengths, x.size(0), T);
   const Tensor gx = W(x);  // [B, T, G]
   CellState state = start;
   std::vector<Tensor> outputs(static_cast<size_t>(T));

@@ -65,7 +65,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   op.v = V;
   op.o = Tensor::empty({B, Tq, h, V.size(3)}, Q.dtype(), Q.device());
   op.lse = Tensor::empty({B, h, Tq}, wide(Q.dtype()), Q.device());
-  op.mask = {options.lengths, options.causal, options.alibi};
+  op.mask = {options.lengths, options.causal, options.alibi ? options.alibi.contiguous() : options.alibi};
   op.scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(Q.size(3)));
   op.p = options.p;
   op.random = options.random;
@@ -106,15 +106,15 @@ struct AdditiveNode : Backward {
 
 }  // namespace
 
-Tensor additive_scores(const Tensor& query, const Tensor& key, const Tensor& v) {
+Tensor additive_scores(const Tensor& query, const Tensor& key, const Tensor& weights) {
   require_float("additive_scores", query, "q");
   require_dtype("additive_scores", key, "k", query.dtype());
-  require_dtype("additive_scores", v, "v", wide(query.dtype()));
-  const bool shaped = query.rank() == 3 && key.rank() == 3 && v.rank() == 1 && query.size(0) == key.size(0) &&
-                      query.size(2) == key.size(2) && v.size(0) == key.size(2);
+  require_dtype("additive_scores", weights, "v", wide(query.dtype()));
+  const bool shaped = query.rank() == 3 && key.rank() == 3 && weights.rank() == 1 && query.size(0) == key.size(0) &&
+                      query.size(2) == key.size(2) && weights.size(0) == key.size(2);
   require<ShapeError>(shaped, "[additive_scores] q {}, k {}, v {}: q [B, Tq, A], k [B, Tk, A] and v [A] are needed",
-                      to_string(query.shape()), to_string(key.shape()), to_string(v.shape()));
-  const Tensor q = contiguous(query), k = contiguous(key);
+                      to_string(query.shape()), to_string(key.shape()), to_string(weights.shape()));
+  const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(weights);
   Tensor e = Tensor::empty({q.size(0), q.size(1), k.size(1)}, q.dtype(), q.device());
   kernels::launch(kernels::AdditiveScores{q, k, v, e});
   AdditiveNode memory;

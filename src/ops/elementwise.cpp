@@ -234,10 +234,11 @@ Tensor swiglu(const Tensor& input) {
   return record(std::move(memory), {x}, y);
 }
 
-Tensor rotary(const Tensor& x, double base, int64_t offset, bool interleaved) {
-  require_float("rotary", x, "x");
-  require<ShapeError>(x.rank() == 4 && x.size(3) % 2 == 0, "[rotary] x {}: [B, T, h, D] with an even D is needed",
-                      to_string(x.shape()));
+Tensor rotary(const Tensor& input, double base, int64_t offset, bool interleaved) {
+  require_float("rotary", input, "x");
+  require<ShapeError>(input.rank() == 4 && input.size(3) % 2 == 0,
+                      "[rotary] x {}: [B, T, h, D] with an even D is needed", to_string(input.shape()));
+  const Tensor x = input.stride(-1) == 1 ? input : contiguous(input);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   RotaryBackward memory;
   memory.forward.base = base;

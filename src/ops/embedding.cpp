@@ -29,7 +29,7 @@ struct EmbeddingBackward : Backward {
       if (!dP.accumulate) dP.grad.fill(0);
       const Tensor rows = dP.grad.narrow(0, offset, length);
       kernels::Reduce reduce;
-      reduce.x = dy.view({-1, length, dy.size(1)});
+      reduce.x = dy.view({length > 0 ? dy.size(0) / length : 0, length, dy.size(1)});
       reduce.y = rows.view(rows.shape().inserted(0, 1));
       reduce.accumulate = true;
       kernels::launch(reduce);
@@ -48,13 +48,17 @@ struct GatherBackward : Backward {
 
 }  // namespace
 
-Tensor embedding(const Tensor& ids, const Tensor& W, const EmbeddingOptions& options) {
-  require<ShapeError>(W.rank() == 2 && ids.rank() >= 1, "[embedding] ids {} and W {}: ids [.., T] and W [V, D] are needed",
-                      to_string(ids.shape()), to_string(W.shape()));
+Tensor embedding(const Tensor& ids, const Tensor& table, const EmbeddingOptions& options) {
+  require<ShapeError>(table.rank() == 2 && table.size(1) > 0 && ids.rank() >= 1,
+                      "[embedding] ids {} and W {}: ids [.., T] and W [V, D] are needed", to_string(ids.shape()),
+                      to_string(table.shape()));
+  require<DTypeError>(options.dtype == DType::f64 || options.dtype == DType::f32 || options.dtype == DType::bf16,
+                      "[embedding] to {}: f64, f32 or bf16 is needed", to_string(options.dtype));
+  const Tensor W = contiguous(table), P = options.positions ? contiguous(options.positions) : options.positions;
   require_dtype("embedding", W, "W", wide(options.dtype));
   require_ids("embedding", ids, W.size(0));
   const int64_t length = ids.size(-1), D = W.size(1);
-  if (const Tensor& P = options.positions) {
+  if (P) {
     require_dtype("embedding", P, "positions", W.dtype());
     require<ShapeError>(P.rank() == 2 && P.size(1) == D, "[embedding] positions {} for vectors of {}",
                         to_string(P.shape()), D);
@@ -67,7 +71,7 @@ Tensor embedding(const Tensor& ids, const Tensor& W, const EmbeddingOptions& opt
   kernels::EmbeddingForward op;
   op.ids = ids.view({-1});
   op.weight = W;
-  op.positions = options.positions;
+  op.positions = P;
   op.y = as_rows(y);
   op.length = std::max<int64_t>(1, length);
   op.position_offset = options.offset;
@@ -78,7 +82,7 @@ Tensor embedding(const Tensor& ids, const Tensor& W, const EmbeddingOptions& opt
   memory.scale = options.scale;
   memory.length = length;
   memory.offset = options.offset;
-  return record(std::move(memory), {W, options.positions}, y);
+  return record(std::move(memory), {W, P}, y);
 }
 
 Tensor gather_rows(const Tensor& x, const Tensor& ids) {

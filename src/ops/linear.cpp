@@ -70,17 +70,20 @@ bool flattens(const Tensor& x) {
 
 }  // namespace
 
-Tensor linear(const Tensor& input, const Tensor& W, const Tensor& b, Activation act) {
+Tensor linear(const Tensor& input, const Tensor& W, const Tensor& bias, Activation act) {
   require_float("linear", input, "x");
   require_dtype("linear", W, "W", wide(input.dtype()));
   require<ShapeError>(input.rank() >= 1 && W.rank() == 2, "[linear] x {} and W {}: x [.., K] and W [N, K] are needed",
                       to_string(input.shape()), to_string(W.shape()));
   require<ShapeError>(input.size(-1) == W.size(1), "[linear] inner dimensions differ: x {} x W^T {}",
                       to_string(input.shape()), to_string(W.shape()));
-  if (b) {
-    require_dtype("linear", b, "b", wide(input.dtype()));
-    require_shape("linear", b, "b", {W.size(0)});
+  require<ShapeError>(W.size(0) > 0 && W.size(1) > 0, "[linear] x {} and W {}: every size of W must be at least 1",
+                      to_string(input.shape()), to_string(W.shape()));
+  if (bias) {
+    require_dtype("linear", bias, "b", wide(input.dtype()));
+    require_shape("linear", bias, "b", {W.size(0)});
   }
+  const Tensor b = bias ? contiguous(bias) : bias;
   const Tensor x = flattens(input) ? input : contiguous(input);
   Tensor y = Tensor::empty(x.shape().with(-1, W.size(0)), x.dtype(), x.device());
   const bool keep = wants_grad({&x, &W, &b});

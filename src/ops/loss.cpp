@@ -127,14 +127,20 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   return record(std::move(memory), {z}, total(loss_rows.losses, scale));
 }
 
-Tensor projected_cross_entropy(const Tensor& input, const Tensor& W, const Tensor& b, const Tensor& targets,
+Tensor projected_cross_entropy(const Tensor& input, const Tensor& W, const Tensor& bias, const Tensor& targets,
                                const CrossEntropyOptions& options) {
   require_float("cross_entropy", input, "x");
   require_dtype("cross_entropy", W, "W", wide(input.dtype()));
   require<ShapeError>(input.rank() >= 1 && W.rank() == 2 && input.size(-1) == W.size(1),
                       "[cross_entropy] inner dimensions differ: x {} x W^T {}", to_string(input.shape()),
                       to_string(W.shape()));
-  if (b) require_shape("cross_entropy", b, "b", {W.size(0)});
+  require<ShapeError>(W.size(0) > 0 && W.size(1) > 0, "[cross_entropy] W {}: every size must be at least 1",
+                      to_string(W.shape()));
+  if (bias) {
+    require_dtype("cross_entropy", bias, "b", wide(input.dtype()));
+    require_shape("cross_entropy", bias, "b", {W.size(0)});
+  }
+  const Tensor b = bias ? contiguous(bias) : bias;
   const Tensor x = contiguous(input), rows = as_rows(x);
   const int64_t N = rows.size(0), V = W.size(0);
   const double scale = scale_for(count_targets(targets, N, V, options), options);

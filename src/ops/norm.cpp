@@ -54,9 +54,11 @@ void check(const Tensor& x, const Tensor& gain, const Tensor& bias) {
 
 }  // namespace
 
-AddNorm add_norm(const Tensor& input, const Tensor& residual, const Tensor& gain, const Tensor& bias,
+AddNorm add_norm(const Tensor& input, const Tensor& residual, const Tensor& gains, const Tensor& biases,
                  const NormOptions& options, float p, const Philox& random) {
-  check(input, gain, bias);
+  check(input, gains, biases);
+  require<ConfigError>(p >= 0 && p < 1, "[norm] dropout {} is outside [0, 1)", p);
+  const Tensor gain = contiguous(gains), bias = biases ? contiguous(biases) : biases;
   const Tensor x = contiguous(input);
   const Tensor r = residual ? contiguous(residual) : residual;
   if (r) {

@@ -53,7 +53,10 @@ CellState cell_step(Cell cell, const Tensor& gx, const Tensor& gates_h, const Ce
   require<ShapeError>(!lstm || state.c.defined(), "[cell] the LSTM needs a cell state c");
   require_lengths("cell", lengths, h.size(0), INT32_MAX);
   const Tensor c = lstm ? contiguous(state.c) : Tensor{};
-  if (lstm) require_shape("cell", c, "c", h.shape());
+  if (lstm) {
+    require_dtype("cell", c, "c", gx.dtype());
+    require_shape("cell", c, "c", h.shape());
+  }
 
   kernels::CellForward op;
   op.cell = cell;

@@ -96,10 +96,13 @@ Tensor Tensor::view(const Shape& wanted) const {
       require<ShapeError>(open < 0, "[view] more than one -1 in {}", to_string(wanted));
       open = i;
     } else {
+      require<ShapeError>(target[i] >= 0, "[view] negative size in {}", to_string(wanted));
       known *= target[i];
     }
   }
-  if (open >= 0 && known > 0 && numel() % known == 0) target[open] = numel() / known;
+  require<ShapeError>(open < 0 || known > 0, "[view] {} as {}: beside a size of 0 the -1 could be anything",
+                      to_string(shape()), to_string(wanted));
+  if (open >= 0 && numel() % known == 0) target[open] = numel() / known;
   require<ShapeError>(target.numel() == numel(), "[view] {} has {} elements, {} has another number",
                       to_string(shape()), numel(), to_string(wanted));
   if (numel() == 0) return make_view(target, contiguous_strides(target), offset(), hook().region);
@@ -144,8 +147,9 @@ Tensor Tensor::transpose(int a, int b) const {
 
 Tensor Tensor::narrow(int axis, int64_t begin, int64_t length) const {
   const int a = shape().axis(axis);
-  require<IndexError>(begin >= 0 && length >= 0 && begin + length <= size(a),
-                      "[narrow] elements {} to {} of axis {} of {}", begin, begin + length, a, to_string(shape()));
+  // Subtracted, not added: the sum of two hostile numbers wraps around.
+  require<IndexError>(begin >= 0 && length >= 0 && length <= size(a) && begin <= size(a) - length,
+                      "[narrow] {} elements from {} on along axis {} of {}", length, begin, a, to_string(shape()));
   Region region = hook().region;
   if (length != size(a)) {
     const bool regular = region.whole() && is_contiguous();

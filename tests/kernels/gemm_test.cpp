@@ -1,4 +1,3 @@
-#include <gtest/gtest.h>
 #include <kernels/cpu/features.hpp>
 #include <kernels/cpu/gemm.hpp>
 #include <kernels/cpu/gemm_driver.hpp>
@@ -7,6 +6,8 @@
 #include <kernels/reference/reference.hpp>
 #include <rapt/base/threads.hpp>
 #include <support/workspace.hpp>
+
+#include <gtest/gtest.h>
 
 #include <cstring>
 
@@ -70,6 +71,10 @@ struct ModelTiles {
     for (int row = 0; row < 16; ++row) std::memcpy(tiles[t][row], p + row * stride, 64);
   }
   template <int t>
+  static void load_passing(const char* p, int64_t stride) {
+    load<t>(p, stride);
+  }
+  template <int t>
   static void store(char* p, int64_t stride) {
     for (int row = 0; row < 16; ++row) std::memcpy(p + row * stride, tiles[t][row], 64);
   }
@@ -117,7 +122,7 @@ void run_model(const Gemm& g) {
   kernel.multiply = cpu::multiply_tiles<Model>;
   kernel.begin = kernel.end = nullptr;
   if (kPortablePacking) kernel.pack = cpu::pack_portable;
-  if (kPortablePacking && kernel.finish == cpu::finish_avx512) kernel.finish = cpu::finish_portable;
+  if (kPortablePacking && kernel.finish == cpu::finish_avx512bf16) kernel.finish = cpu::finish_portable;
   cpu::run_gemm(kernel, g);
 }
 #endif
@@ -127,7 +132,7 @@ std::vector<Implementation<Gemm>> candidates() {
   std::vector<Implementation<Gemm>> all = implementations<Gemm>();
   all.pop_back();
 #if defined(__x86_64__)
-  const auto avx512 = [] { return cpu::features().avx512; };
+  const auto avx512 = [] { return cpu::features().avx512bf16; };
   const auto always = [] { return true; };
   all.push_back({"model_bf16", avx512, cpu::kGemmAmxBf16.supports, run_model<ModelBf16, cpu::kAmxBf16, false>});
   all.push_back({"model_int8", avx512, cpu::kGemmAmxInt8.supports, run_model<ModelInt8, cpu::kAmxInt8, false>});
@@ -161,10 +166,10 @@ void check(const Case& t, Layout layout = Layout::mixed) {
 struct Types {
   DType a, b, c;
 };
-constexpr Types kTypes[] = {{DType::f32, DType::f32, DType::f32},    {DType::bf16, DType::bf16, DType::bf16},
-                            {DType::bf16, DType::bf16, DType::f32},  {DType::f32, DType::bf16, DType::f32},
-                            {DType::bf16, DType::f32, DType::bf16},  {DType::bf16, DType::f32, DType::f32},
-                            {DType::f32, DType::bf16, DType::bf16},  {DType::i8, DType::i8, DType::i32}};
+constexpr Types kTypes[] = {{DType::f32, DType::f32, DType::f32},   {DType::bf16, DType::bf16, DType::bf16},
+                            {DType::bf16, DType::bf16, DType::f32}, {DType::f32, DType::bf16, DType::f32},
+                            {DType::bf16, DType::f32, DType::bf16}, {DType::bf16, DType::f32, DType::f32},
+                            {DType::f32, DType::bf16, DType::bf16}, {DType::i8, DType::i8, DType::i32}};
 
 Case of_types(const Types& types, int64_t M, int64_t N, int64_t K) {
   Case t;
@@ -185,8 +190,9 @@ TEST(Gemm, every_size_up_to_130) {
 TEST(Gemm, every_transpose) {
   for (const Types& types : kTypes)
     for (int transposes = 0; transposes < 4; ++transposes)
-      for (const Shape& size : {Shape{1, 1, 1}, Shape{1, 70, 65}, Shape{70, 1, 65}, Shape{33, 65, 1}, Shape{65, 34, 300},
-                                Shape{31, 47, 129}, Shape{64, 64, 64}, Shape{40, 36, 1100}, Shape{3, 66, 1100}})
+      for (const Shape& size :
+           {Shape{1, 1, 1}, Shape{1, 70, 65}, Shape{70, 1, 65}, Shape{33, 65, 1}, Shape{65, 34, 300},
+            Shape{31, 47, 129}, Shape{64, 64, 64}, Shape{40, 36, 1100}, Shape{3, 66, 1100}})
         for (const bool accumulate : {false, true}) {
           Case t = of_types(types, size[0], size[1], size[2]);
           t.a_transposed = transposes & 1;

@@ -13,9 +13,10 @@ struct NormShape {
 
 std::vector<NormShape> norm_shapes() {
   std::vector<NormShape> list;
-  for (const NormKind kind : {NormKind::layer, NormKind::rms})
-    for (const int64_t n : {0, 1, 5, 33})
-      for (const int64_t d : kWidths) list.push_back({kind, n, d});
+  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+    for (const int64_t d : kWidths) list.push_back({kind, 5, d});
+    for (const int64_t n : {0, 1, 33}) list.push_back({kind, n, 65});
+  }
   return list;
 }
 
@@ -96,7 +97,8 @@ Operation norm_backward() {
   for (const NormShape& s : norm_shapes())
     for (size_t i = 0; i < all.size(); ++i)
       cases.push_back({describe(s) + " wanted " + std::to_string(i),
-                       [=, wanted = all[i]](Workspace& w) { return backward(w, s, wanted); }});
+                       [=, wanted = all[i]](Workspace& w) { return backward(w, s, wanted); },
+                       s.d == 1 ? 8.0 : 1.0});  // dgain is then one sum, whose terms may nearly cancel
   return operation(cases);
 }
 

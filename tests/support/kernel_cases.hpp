@@ -18,9 +18,9 @@ struct Case {
 };
 
 /// Every available implementation, in every layout, against the reference in the plain layout. The reference is among
-/// the candidates: its strides are tested too.
+/// the candidates: its strides are tested too. `only` leaves the implementation of that name.
 template <class Args>
-void check(const Case<Args>& c, DType dtype) {
+void check(const Case<Args>& c, DType dtype, const std::string& only = "") {
   const uint64_t seed = seed_for(1, c.name.c_str());
   const auto& all = kernels::implementations<Args>();
   Workspace wanted(dtype, Layout::plain, seed);
@@ -29,7 +29,8 @@ void check(const Case<Args>& c, DType dtype) {
   all.back().run(wanted_args);
   for (const auto& candidate : all)
     for (const Layout layout : kLayouts) {
-      if (!candidate.available()) continue;
+      if (!candidate.available() || (!only.empty() && only != candidate.name)) continue;
+      if (!wanted.distinguishes(layout)) continue;
       Workspace got(dtype, layout, seed);
       const Args args = c.build(got);
       if (!candidate.supports(args)) continue;
@@ -46,6 +47,7 @@ void check(const Case<Args>& c, DType dtype) {
 struct Operation {
   std::string op;
   std::function<void(DType)> check;
+  std::function<void(DType, const std::string& implementation)> check_only;
   /// Does an implementation of this name take at least one of the cases?
   std::function<bool(const std::string& implementation)> reaches;
 };
@@ -57,6 +59,9 @@ Operation operation(std::vector<Case<Args>> cases) {
   const auto check_all = [cases](DType dtype) {
     for (const auto& c : cases) check(c, dtype);
   };
+  const auto check_only = [cases](DType dtype, const std::string& name) {
+    for (const auto& c : cases) check(c, dtype, name);
+  };
   const auto reaches = [cases](const std::string& name) {
     for (const auto& candidate : kernels::implementations<Args>())
       for (const auto& c : cases)
@@ -66,7 +71,7 @@ Operation operation(std::vector<Case<Args>> cases) {
         }
     return false;
   };
-  return {Args::op, check_all, reaches};
+  return {Args::op, check_all, check_only, reaches};
 }
 
 }  // namespace rapt::testing

@@ -67,6 +67,8 @@ struct Node {
   std::vector<Edge> inputs;
   std::vector<std::shared_ptr<GradSlot>> outputs;
   uint64_t visit = 0;
+
+  ~Node();
 };
 
 /// What a running Backward sees: the gradients of its outputs, and targets for those of its inputs.

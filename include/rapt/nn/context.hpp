@@ -41,6 +41,7 @@ Tensor recomputed(F f, std::vector<Tensor> inputs, Context& ctx) {
   return checkpoint(
       [f = std::move(f), before, outer, first](std::span<const Tensor> x) mutable {
         Context again = before;
+        if (!first) again.probe = nullptr;  // it has seen this layer, and may be gone by now
         Tensor y = f(x, again);
         if (first) outer->draws = again.draws;  // later layers draw where this one ended
         first = false;

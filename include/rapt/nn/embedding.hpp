@@ -13,6 +13,9 @@ struct TokenTable {
       : W(scope.parameter("weight", {vocabulary, d}, Init::normal(deviation))) {}
 };
 
+/// Token ids are i32 [B, T] with at least one sequence of at least one token; throws DTypeError or ShapeError.
+void require_tokens(const Tensor& tokens);
+
 /// x = dropout(scale E[tokens] + P[positions])                                       [Vaswani 2017, 3.4, 3.5]
 struct Embedding {
   Tensor E;  // [V, d]; may be the table of another embedding or of the output projection
@@ -24,6 +27,7 @@ struct Embedding {
       : E(std::move(table)), P(std::move(positions)), scale(scale), p(p) {}
 
   Tensor operator()(const Tensor& tokens, Context& ctx) const {
+    require_tokens(tokens);
     const Tensor x = embedding(tokens, E, {.scale = scale, .positions = P, .offset = 0, .dtype = ctx.dtype});  // [B, T, d]
     return dropout(x, ctx.dropout(p), ctx.next_random());
   }

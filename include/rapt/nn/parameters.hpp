@@ -64,11 +64,11 @@ class Parameters {
   const Tensor& weights() const { return weights_; }  ///< flat [n]
   Tensor grads() const;                               ///< flat [n]; zero where no gradient arrived
   void zero_grad() const;
-  /// Ranges of the flat buffer that hold matrices and embeddings (true) or vectors such as gains and biases (false),
-  /// for weight decay.
+  /// Where each parameter lies in the flat buffer, as rows x columns; a vector has one column.
   struct Range {
-    int64_t begin, end;
-    bool matrix;
+    int64_t begin, rows, columns;
+    int64_t size() const { return rows * columns; }
+    bool is_matrix() const { return columns > 1; }  ///< gains and biases are not, and so escape weight decay
   };
   const std::vector<Range>& ranges() const { return ranges_; }
 

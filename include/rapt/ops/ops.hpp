@@ -69,7 +69,7 @@ Tensor sum(const Tensor& x, int axis);  ///< keeps the axis with size 1
 /// y [.., T, D] of `dtype`. An id outside [0, V) throws IndexError.
 struct EmbeddingOptions {
   double scale = 1;
-  Tensor positions;
+  Tensor positions{};
   int64_t offset = 0;
   DType dtype = DType::f32;
 };
@@ -119,12 +119,12 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& y);
 // ---------------------------------------------------------------------------------------------------------- attention
 
 struct AttentionOptions {
-  Tensor lengths;        ///< [B]: keys from lengths_b on are padding; undefined: none is
+  Tensor lengths{};      ///< [B]: keys from lengths_b on are padding; undefined: none is
   bool causal = false;   ///< query i sees keys up to i + (Tk - Tq)
-  Tensor alibi;          ///< [h] slopes or undefined: adds -slope (distance)
+  Tensor alibi{};        ///< [h] slopes or undefined: adds -slope |distance|
   double scale = 0;      ///< 0: 1 / sqrt(d_k)
   float p = 0;           ///< dropout on the weights
-  Philox random;
+  Philox random{};
   Tensor* weights = nullptr;  ///< when set, receives softmax(..) [B, h, Tq, Tk]
 };
 /// softmax(scale Q K^T + mask) V for every head;  Q [B, Tq, h, d_k], K [B, Tk, g, d_k], V [B, Tk, g, d_v],

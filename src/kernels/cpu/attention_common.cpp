@@ -30,7 +30,7 @@ void add_bias(float* s, int64_t stride, int rows, int columns, float slope, floa
     for (int c = 0; c < columns; c += n) {
       const Vector column = hn::Iota(kD, float(c));
       const Vector d = hn::MulAdd(column, hn::Set(kD, column_step), hn::Set(kD, distance + row_step * float(r)));
-      hn::Store(hn::MulAdd(d, hn::Set(kD, slope), hn::Load(kD, s + c)), kD, s + c);
+      hn::Store(hn::NegMulAdd(hn::Abs(d), hn::Set(kD, slope), hn::Load(kD, s + c)), kD, s + c);
     }
 }
 

@@ -105,7 +105,7 @@ struct Unit {
 
 /// What is the same for every unit, because it is a small part of the work. Rows are f32 or bf16.
 struct Common {
-  /// s[r, c] += slope (distance + row_step r + column_step c)
+  /// s[r, c] -= slope |distance + row_step r + column_step c|
   void (*add_bias)(float* s, int64_t stride, int rows, int columns, float slope, float distance, float row_step,
                    float column_step);
   /// lse[r] = maximum ln 2 + log(sum), -inf for a sum of 0; reciprocal[r] = keep_scale / sum, 0 for a sum of 0.

@@ -18,8 +18,8 @@ bool is_bf16(const Gemm& g) {
          either(g.c.dtype());
 }
 bool is_int8(const Gemm& g) {
-  return g.a.dtype() == DType::i8 && g.b.dtype() == DType::i8 && g.c.dtype() == DType::i32 && !g.bias &&
-         !g.residual && !g.pre_activation && g.activation == Activation::none;
+  return g.a.dtype() == DType::i8 && g.b.dtype() == DType::i8 && g.c.dtype() == DType::i32 && !g.bias && !g.residual &&
+         !g.pre_activation && g.activation == Activation::none;
 }
 bool takes_layout(const Gemm& g) { return driver_takes(g) && like_c(g.residual, g) && like_c(g.pre_activation, g); }
 
@@ -54,7 +54,8 @@ const Entry kGemmAmxInt8{"amx_int8", [] { return features().amx_int8; }, support
 const Entry kGemmAvx512Vnni{"avx512_vnni", [] { return features().avx512vnni; }, supports<is_int8>, run<kAvx512Vnni>};
 const Entry kGemmAvx512F32{"avx512_f32", [] { return features().avx512; }, supports<is_float>,
                            run_float<kAvx512F32, kAvx512RoundedBf16>};
-const Entry kGemmAvx2F32{"avx2_f32", [] { return features().avx2; }, supports<is_float>, run_float<kAvx2F32, kAvx2Bf16>};
+const Entry kGemmAvx2F32{"avx2_f32", [] { return features().avx2; }, supports<is_float>,
+                         run_float<kAvx2F32, kAvx2Bf16>};
 #else
 // Elsewhere these names are known, and not available.
 static bool never() { return false; }

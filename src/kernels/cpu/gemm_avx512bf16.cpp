@@ -1,8 +1,9 @@
 #if defined(__x86_64__)
-#include <immintrin.h>
-
+#include <kernels/cpu/gemm_finish_avx512.hpp>
 #include <kernels/cpu/gemm_kernels.hpp>
 #include <kernels/cpu/gemm_multiply.hpp>
+
+#include <immintrin.h>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -24,17 +25,21 @@ struct Bf16Dot {
 
 }  // namespace
 
+void finish_avx512bf16(const FinishJob& job) { finish_floats<Floats>(job); }
+
 const GemmKernel kAvx512Bf16 = {.mr = 14,
                                 .nr = 32,
                                 .a_form = Packed::bf16,
                                 .b_form = Packed::bf16,
-                                .a_tiles = false,
+                                .tiles = false,
                                 .unit_multiple = 1,
+                                .k_units = 384,
+                                .m_limit = 512,
                                 .compensated = false,
                                 .multiply = multiply_any_rows<Bf16Dot, 2, 14>,
                                 .multiply_few = multiply_few_rows<Bf16Dot, 2, 14>,
                                 .pack = pack_avx512,
-                                .finish = finish_avx512,
+                                .finish = finish_avx512bf16,
                                 .begin = nullptr,
                                 .end = nullptr};
 

@@ -1,8 +1,9 @@
+#include <kernels/cpu/gemm_blocks.hpp>
+#include <rapt/base/threads.hpp>
+
 #include <unistd.h>
 
 #include <algorithm>
-#include <kernels/cpu/gemm_blocks.hpp>
-#include <rapt/base/threads.hpp>
 
 namespace rapt::kernels::cpu {
 
@@ -18,23 +19,21 @@ const Caches& caches() {
   return found;
 }
 
-Blocks choose_blocks(const GemmKernel& kernel, int64_t m, int64_t n, int64_t k, int64_t batch, bool keeps_block_of_c) {
-  constexpr int64_t kTasksPerThread = 12;
+Blocks choose_blocks(const GemmKernel& kernel, int64_t m, int64_t n, int64_t k, int64_t batch, bool c_holds_sums) {
+  constexpr int64_t kTasksPerThread = 4;
   Blocks b;
   b.group = kernel.b_form == Packed::bf16 ? 2 : kernel.b_form == Packed::s8 ? 4 : 1;
   const int64_t step = b.group * kernel.unit_multiple;
-  // 256 units are 1 KiB a column: a panel of 32 columns fills two thirds of a 48 KiB cache. The order of summation
-  // follows from this number, so it is the same everywhere.
-  constexpr int64_t kUnits = 256;
-  b.k_blocks = std::max<int64_t>(1, divide_up(k, kUnits * b.group));
+  b.k_blocks = std::max<int64_t>(1, divide_up(k, kernel.k_units * b.group));
   b.k_block = round_up(divide_up(k, b.k_blocks), step);
   b.k_blocks = std::max<int64_t>(1, divide_up(k, std::max<int64_t>(1, b.k_block)));
   b.units = b.k_block / b.group;
   b.panel_bytes = round_up(4 * kernel.nr * (b.units + (kernel.compensated ? 1 : 0)), 64);
 
-  const int64_t rows_in_cache = caches().l2 / 4 / std::max<int64_t>(1, 4 * b.units);
-  const int64_t m_limit = std::clamp<int64_t>(rows_in_cache, kernel.mr, 256);
-  const int64_t n_limit = keeps_block_of_c ? 512 : 2048;
+  const int64_t rows_in_cache = caches().l2 / 2 / std::max<int64_t>(1, 4 * b.units);
+  const int64_t m_limit = std::clamp<int64_t>(rows_in_cache, kernel.mr, kernel.m_limit);
+  // Where C cannot hold partial sums, a block of them in f32 is kept in the second cache too.
+  const int64_t n_limit = !c_holds_sums && b.k_blocks > 1 ? 512 : 2048;
   int64_t m_parts = std::max<int64_t>(1, divide_up(m, m_limit)), n_parts = std::max<int64_t>(1, divide_up(n, n_limit));
   const int64_t wanted = thread_count() == 1 ? 1 : kTasksPerThread * thread_count();
   const auto m_block = [&] { return round_up(divide_up(m, m_parts), kernel.mr); };

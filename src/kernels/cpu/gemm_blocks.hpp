@@ -16,11 +16,11 @@ constexpr int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 /// the first cache while the rows of A pass. C is cut into tasks of `m_block` x `n_block`, whose rows of A stay in the
 /// second cache while the panels of B pass.
 struct Blocks {
-  int64_t group;    ///< elements of k in a unit of four bytes
+  int64_t group;                     ///< elements of k in a unit of four bytes
   int64_t k_block, k_blocks, units;  ///< units: of a whole block, padded
   int64_t m_block, n_block;
   int64_t panel_bytes;  ///< one packed panel of B of one k block, with its compensation
 };
-Blocks choose_blocks(const GemmKernel& kernel, int64_t m, int64_t n, int64_t k, int64_t batch, bool keeps_block_of_c);
+Blocks choose_blocks(const GemmKernel& kernel, int64_t m, int64_t n, int64_t k, int64_t batch, bool c_holds_sums);
 
 }  // namespace rapt::kernels::cpu

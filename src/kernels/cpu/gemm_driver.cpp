@@ -1,10 +1,12 @@
-#include <algorithm>
 #include <base/fail.hpp>
-#include <cstring>
 #include <kernels/cpu/gemm_blocks.hpp>
 #include <kernels/cpu/gemm_driver.hpp>
 #include <kernels/cpu/pack_cache.hpp>
+#include <optional>
 #include <rapt/base/threads.hpp>
+
+#include <algorithm>
+#include <cstring>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -68,7 +70,7 @@ class Product {
         b_(operand(args.b, -1, -2)),
         c_type_(element_of(args.c.dtype())),
         plain_(!args.bias && !args.residual && !args.pre_activation && args.activation == Activation::none),
-        blocks_(choose_blocks(kernel, m_, n_, k_, batch_, c_type_ == Element::bf16)),
+        blocks_(choose_blocks(kernel, m_, n_, k_, batch_, c_type_ != Element::bf16)),
         panels_(divide_up(n_, kernel.nr)),
         keeps_sums_(c_type_ == Element::bf16 && blocks_.k_blocks > 1),
         few_(kernel.multiply_few && m_ <= kFewRows) {}
@@ -118,31 +120,63 @@ class Product {
     return round_up(divide_up(depth_of(k_block), blocks_.group), kernel_.unit_multiple);
   }
 
+  /// Where panels of one block of k go: panel after panel, `stride` bytes apart, each of `lines` lines. For tiles a panel
+  /// is a row of pairs along k: the tile of its first 16 lines, then that of the others.
+  struct Panels {
+    std::byte* to;
+    int64_t stride, lines;
+    Packed form;
+    bool lines_first;  ///< tiles of A: packed[unit / 16][line][unit % 16]
+    bool compensated;
+  };
+
+  /// Packs `lines` lines of an operand (from `source` on, the first element of the block) in panels of one block of k.
+  void pack_lines(const Operand& operand, const std::byte* source, int64_t lines, int64_t k,
+                  const Panels& panels) const {
+    // Where neighbours in memory are lines, all panels take a slab of k before the next one, so that memory is read in
+    // its order. Compensation sums whole lines.
+    const int64_t units = units_of(k);
+    const bool across = operand.depth_stride != 1 && !panels.compensated;
+    const int64_t slab = across || kernel_.tiles ? 16 : std::max<int64_t>(1, units);
+    const int64_t width = kernel_.tiles ? 16 : panels.lines;
+    // Also for no units at all: the compensation is written then too.
+    for (int64_t unit = 0; unit == 0 || unit < units; unit += slab) {
+      const int64_t skip = unit * blocks_.group;
+      for (int64_t line = 0; line < lines; line += width) {
+        std::byte* to = panels.to + line / panels.lines * panels.stride + line % panels.lines * 64;
+        PackJob job{};
+        job.source = source + operand.element_bytes * (line * operand.line_stride + skip * operand.depth_stride);
+        job.type = operand.type;
+        job.line_stride = operand.line_stride;
+        job.depth_stride = operand.depth_stride;
+        job.lines = std::min(width, lines - line);
+        job.depth = std::clamp<int64_t>(depth_of(k) - skip, 0, slab * blocks_.group);
+        job.packed = to + 4 * unit * panels.lines;
+        job.form = panels.form;
+        job.tiles = panels.lines_first;
+        job.width = width;
+        job.padded_units = std::min(slab, units - unit);
+        if (panels.compensated) job.compensation = reinterpret_cast<int32_t*>(to + 4 * width * units);
+        kernel_.pack(job);
+      }
+    }
+  }
+
   /// packed[matrix][panel][k block], of the matrices and panels in the given ranges.
   void pack_b(std::byte* packed, int64_t i_begin, int64_t i_end, int64_t p_begin, int64_t p_end) const {
-    const int64_t panels = p_end - p_begin, count = (i_end - i_begin) * panels * blocks_.k_blocks;
-    const int64_t grain = std::max<int64_t>(1, (64 << 10) / std::max<int64_t>(1, blocks_.panel_bytes));
-    parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kPanelsTogether = 8;
+    const int64_t panels = p_end - p_begin, groups = divide_up(panels, kPanelsTogether);
+    parallel_for((i_end - i_begin) * groups * blocks_.k_blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        const int64_t k = t % blocks_.k_blocks, p = p_begin + t / blocks_.k_blocks % panels;
-        const int64_t i = i_begin + t / blocks_.k_blocks / panels;
-        const int64_t first = p * kernel_.nr, units = units_of(k);
-        std::byte* to = packed + t * blocks_.panel_bytes;
-        PackJob job{};
-        job.source = b_.data + b_.element_bytes * (batch_offset(args_.b, i) + first * b_.line_stride +
-                                                   k * blocks_.k_block * b_.depth_stride);
-        job.type = b_.type;
-        job.line_stride = b_.line_stride;
-        job.depth_stride = b_.depth_stride;
-        job.lines = std::min(kernel_.nr, n_ - first);
-        job.depth = depth_of(k);
-        job.packed = to;
-        job.form = kernel_.b_form;
-        job.tiles = false;
-        job.width = kernel_.nr;
-        job.padded_units = units;
-        if (kernel_.compensated) job.compensation = reinterpret_cast<int32_t*>(to + 4 * kernel_.nr * units);
-        kernel_.pack(job);
+        const int64_t k = t % blocks_.k_blocks, first = t / blocks_.k_blocks % groups * kPanelsTogether;
+        const int64_t i = t / blocks_.k_blocks / groups;
+        const int64_t column = (p_begin + first) * kernel_.nr;
+        const int64_t last = std::min(first + kPanelsTogether, panels);
+        const int64_t at =
+            batch_offset(args_.b, i_begin + i) + column * b_.line_stride + k * blocks_.k_block * b_.depth_stride;
+        pack_lines(b_, b_.data + b_.element_bytes * at, std::min((last - first) * kernel_.nr, n_ - column), k,
+                   {packed + ((i * panels + first) * blocks_.k_blocks + k) * blocks_.panel_bytes,
+                    blocks_.k_blocks * blocks_.panel_bytes, kernel_.nr, kernel_.b_form, false, kernel_.compensated});
       }
     });
   }
@@ -162,8 +196,7 @@ class Product {
         const int64_t first = t / m_parts % n_parts * panels_a_task;
         task.panels = std::min(panels_a_task, panels - first);
         task.column = (p_begin + first) * kernel_.nr;
-        task.packed_b =
-            packed_b + ((task.matrix - i_begin) * panels + first) * blocks_.k_blocks * blocks_.panel_bytes;
+        task.packed_b = packed_b + ((task.matrix - i_begin) * panels + first) * blocks_.k_blocks * blocks_.panel_bytes;
         run_task(task);
       }
       if (kernel_.end) kernel_.end();
@@ -174,68 +207,49 @@ class Product {
     int64_t matrix, row, rows, column, panels;
     const std::byte* packed_b;
     std::byte* packed_a;
-    std::byte* tile;  ///< mr x nr sums
+    std::byte *tile, *other_tile;  ///< mr x nr sums, used in turn
     std::byte* sums;  ///< the whole block of C in f32, when C itself cannot hold partial sums
   };
+  int64_t tile_size() const { return round_up(4 * kernel_.mr * kernel_.nr, 64); }
   int64_t panel_a_bytes() const { return 4 * kernel_.mr * blocks_.units; }
   int64_t sums_stride(const Task& task) const { return task.panels * kernel_.nr; }
 
   void run_task(Task& task) const {
-    // One line more than the panels: the packing of narrow panels may write whole vectors.
     const int64_t a_panels = divide_up(task.rows, kernel_.mr);
-    const int64_t tile_bytes = round_up(4 * kernel_.mr * kernel_.nr, 64);
-    const int64_t a_bytes = round_up(a_panels * panel_a_bytes() + 64, 64);
+    const int64_t tile_bytes = 2 * tile_size();
+    const int64_t a_bytes = round_up(a_panels * panel_a_bytes(), 64);
     const int64_t sums_bytes = keeps_sums_ ? 4 * a_panels * kernel_.mr * sums_stride(task) : 0;
     task.tile = thread_scratch(size_t(tile_bytes + a_bytes + sums_bytes));
+    task.other_tile = task.tile + tile_size();
     task.packed_a = task.tile + tile_bytes;
     task.sums = task.packed_a + a_bytes;
+    // The epilogue of a tile waits until the next tile is multiplied: then its sums have reached the cache, and the
+    // processor works on both at once.
+    std::optional<FinishJob> waiting;
     for (int64_t k = 0; k < blocks_.k_blocks; ++k) {
       pack_a(task, k);
       for (int64_t p = 0; p < task.panels; ++p)
-        for (int64_t i = 0; i < a_panels; ++i) run_tile(task, k, i, p);
+        for (int64_t i = 0; i < a_panels; ++i) {
+          const std::optional<FinishJob> next = run_tile(task, k, i, p);
+          if (waiting) kernel_.finish(*waiting);
+          waiting = next;
+          if (next) std::swap(task.tile, task.other_tile);
+        }
     }
+    if (waiting) kernel_.finish(*waiting);
   }
 
   const std::byte* a_at(int64_t matrix, int64_t row, int64_t k) const {
-    return a_.data +
-           a_.element_bytes * (batch_offset(args_.a, matrix) + row * a_.line_stride + k * a_.depth_stride);
-  }
-
-  /// Tiles can be read in place where A lies as the tiles want it: whole rows of whole tiles along k.
-  bool reads_in_place(int64_t rows, int64_t k) const {
-    const bool same_type = (kernel_.a_form == Packed::bf16 && a_.type == Element::bf16) || kernel_.a_form == Packed::s8;
-    return kernel_.a_tiles && same_type && a_.depth_stride == 1 && rows == kernel_.mr &&
-           depth_of(k) == units_of(k) * blocks_.group;
+    return a_.data + a_.element_bytes * (batch_offset(args_.a, matrix) + row * a_.line_stride + k * a_.depth_stride);
   }
 
   void pack_a(const Task& task, int64_t k) const {
-    // Where neighbours in memory are rows of A, all panels take a slab of k before the next, so that each line of the
-    // cache is read once.
-    const int64_t width = kernel_.a_tiles ? 16 : kernel_.mr;
-    const int64_t units = units_of(k), slab = a_.depth_stride == 1 ? std::max<int64_t>(1, units) : 16;
-    for (int64_t unit = 0; unit < units; unit += slab) {
-      const int64_t skip = unit * blocks_.group;
-      for (int64_t line = 0; line < task.rows; line += width) {
-        const int64_t panel = line / kernel_.mr;
-        if (reads_in_place(std::min(kernel_.mr, task.rows - panel * kernel_.mr), k)) continue;
-        PackJob job{};
-        job.source = a_at(task.matrix, task.row + line, k * blocks_.k_block + skip);
-        job.type = a_.type;
-        job.line_stride = a_.line_stride;
-        job.depth_stride = a_.depth_stride;
-        job.lines = std::min(width, task.rows - line);
-        job.depth = std::clamp<int64_t>(depth_of(k) - skip, 0, slab * blocks_.group);
-        job.packed = task.packed_a + panel * panel_a_bytes() + 4 * (line % kernel_.mr * units + unit * width);
-        job.form = kernel_.a_form;
-        job.tiles = kernel_.a_tiles;
-        job.width = width;
-        job.padded_units = std::min(slab, units - unit);
-        kernel_.pack(job);
-      }
-    }
+    pack_lines(a_, a_at(task.matrix, task.row, k * blocks_.k_block), task.rows, k,
+               {task.packed_a, panel_a_bytes(), kernel_.mr, kernel_.a_form, kernel_.tiles, false});
   }
 
-  void run_tile(const Task& task, int64_t k, int64_t i, int64_t p) const {
+  /// Multiplies one tile, and says what is left to do with its sums.
+  std::optional<FinishJob> run_tile(const Task& task, int64_t k, int64_t i, int64_t p) const {
     const bool last = k + 1 == blocks_.k_blocks;
     const int64_t row = i * kernel_.mr, column = p * kernel_.nr;
     const int64_t rows = std::min(kernel_.mr, task.rows - row);
@@ -244,36 +258,28 @@ class Product {
     job.b = task.packed_b + (p * blocks_.k_blocks + k) * blocks_.panel_bytes;
     job.units = units_of(k);
     job.rows = rows;
-    if (reads_in_place(rows, k)) {
-      job.a = a_at(task.matrix, task.row + row, k * blocks_.k_block);
-      job.a_row_bytes = a_.line_stride * a_.element_bytes;
-      job.a_tile_bytes = 64;
-      job.a_half_bytes = 16 * job.a_row_bytes;
-    } else {
-      job.a = task.packed_a + i * panel_a_bytes();
-      job.a_row_bytes = 64;
-      job.a_tile_bytes = 16 * 64;
-      job.a_half_bytes = 64 * job.units;
-    }
+    job.a = task.packed_a + i * panel_a_bytes();
     const bool more = k > 0 || args_.accumulate;
-    const bool whole = columns == kernel_.nr && (rows == kernel_.mr || !kernel_.a_tiles);
+    const bool whole = columns == kernel_.nr && (rows == kernel_.mr || !kernel_.tiles);
     if (keeps_sums_) {
       job.c = task.sums + 4 * (row * sums_stride(task) + column);
       job.c_stride = sums_stride(task);
       job.accumulate = k > 0;
       call(job);
-      if (last) finish(task, job, row, column, columns, args_.accumulate, true);
-    } else if (c_type_ != Element::bf16 && whole && (plain_ || !last)) {
+      if (!last) return {};
+      return finish(task, job, row, column, columns, args_.accumulate, true);
+    }
+    if (c_type_ != Element::bf16 && whole && (plain_ || !last)) {
       job.c = c_at(args_.c, task, row, column);
       job.c_stride = args_.c.stride(-2);
       job.accumulate = more;
       call(job);
-    } else {
-      job.c = task.tile;
-      job.c_stride = kernel_.nr;
-      call(job);
-      finish(task, job, row, column, columns, more, last);
+      return {};
     }
+    job.c = task.tile;
+    job.c_stride = kernel_.nr;
+    call(job);
+    return finish(task, job, row, column, columns, more, last);
   }
 
   void call(const MultiplyJob& job) const { few_ ? kernel_.multiply_few(job) : kernel_.multiply(job); }
@@ -284,8 +290,8 @@ class Product {
   }
 
   /// From sums to C; the epilogue comes with the last block of k.
-  void finish(const Task& task, const MultiplyJob& product, int64_t row, int64_t column, int64_t columns, bool add_c,
-              bool last) const {
+  FinishJob finish(const Task& task, const MultiplyJob& product, int64_t row, int64_t column, int64_t columns, bool add_c,
+                   bool last) const {
     FinishJob job{};
     job.sum = product.c;
     job.sum_stride = product.c_stride;
@@ -307,7 +313,7 @@ class Product {
       }
       job.curve = Curve(int(args_.activation));
     }
-    kernel_.finish(job);
+    return job;
   }
 
   const GemmKernel& kernel_;

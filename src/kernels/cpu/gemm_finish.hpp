@@ -98,33 +98,43 @@ void store_element(void* base, int64_t at, int64_t n, V v) {
     V::store(static_cast<float*>(base) + at, n, v);
 }
 
-template <class V, bool kBf16, Curve kCurve>
+/// The common case, kSimple, has nothing but a bias.
+template <class V, bool kBf16, Curve kCurve, bool kSimple>
+void finish_vector(const FinishJob& job, int64_t i, int64_t j, int64_t n) {
+  V z = V::load(static_cast<const float*>(job.sum) + i * job.sum_stride + j, n);
+  if (!kSimple && job.add_c) z = z + load_element<V, kBf16>(job.c, i * job.c_stride + j, n);
+  if (job.bias) z = z + V::load(job.bias + j, n);
+  if (!kSimple && job.pre) store_element<V, kBf16>(job.pre, i * job.pre_stride + j, n, z);
+  z = curve_of<V, kCurve>(z);
+  if (!kSimple && job.residual) z = z + load_element<V, kBf16>(job.residual, i * job.residual_stride + j, n);
+  store_element<V, kBf16>(job.c, i * job.c_stride + j, n, z);
+}
+
+template <class V, bool kBf16, Curve kCurve, bool kSimple>
 void finish_rows(const FinishJob& job) {
+  const int64_t whole = job.columns / V::kLanes * V::kLanes;
   for (int64_t i = 0; i < job.rows; ++i) {
-    const float* sum = static_cast<const float*>(job.sum) + i * job.sum_stride;
-    for (int64_t j = 0; j < job.columns; j += V::kLanes) {
-      const int64_t n = job.columns - j < V::kLanes ? job.columns - j : V::kLanes;
-      V z = V::load(sum + j, n);
-      if (job.add_c) z = z + load_element<V, kBf16>(job.c, i * job.c_stride + j, n);
-      if (job.bias) z = z + V::load(job.bias + j, n);
-      if (job.pre) store_element<V, kBf16>(job.pre, i * job.pre_stride + j, n, z);
-      z = curve_of<V, kCurve>(z);
-      if (job.residual) z = z + load_element<V, kBf16>(job.residual, i * job.residual_stride + j, n);
-      store_element<V, kBf16>(job.c, i * job.c_stride + j, n, z);
-    }
+    for (int64_t j = 0; j < whole; j += V::kLanes) finish_vector<V, kBf16, kCurve, kSimple>(job, i, j, V::kLanes);
+    if (whole < job.columns) finish_vector<V, kBf16, kCurve, kSimple>(job, i, whole, job.columns - whole);
   }
+}
+
+template <class V, bool kBf16, Curve kCurve>
+void finish_parts(const FinishJob& job) {
+  const bool simple = !job.add_c && !job.pre && !job.residual;
+  simple ? finish_rows<V, kBf16, kCurve, true>(job) : finish_rows<V, kBf16, kCurve, false>(job);
 }
 
 template <class V, bool kBf16>
 void finish_curve(const FinishJob& job) {
   switch (job.curve) {
-    case Curve::none: return finish_rows<V, kBf16, Curve::none>(job);
-    case Curve::relu: return finish_rows<V, kBf16, Curve::relu>(job);
-    case Curve::gelu: return finish_rows<V, kBf16, Curve::gelu>(job);
-    case Curve::gelu_tanh: return finish_rows<V, kBf16, Curve::gelu_tanh>(job);
-    case Curve::silu: return finish_rows<V, kBf16, Curve::silu>(job);
-    case Curve::tanh: return finish_rows<V, kBf16, Curve::tanh>(job);
-    case Curve::sigmoid: return finish_rows<V, kBf16, Curve::sigmoid>(job);
+    case Curve::none: return finish_parts<V, kBf16, Curve::none>(job);
+    case Curve::relu: return finish_parts<V, kBf16, Curve::relu>(job);
+    case Curve::gelu: return finish_parts<V, kBf16, Curve::gelu>(job);
+    case Curve::gelu_tanh: return finish_parts<V, kBf16, Curve::gelu_tanh>(job);
+    case Curve::silu: return finish_parts<V, kBf16, Curve::silu>(job);
+    case Curve::tanh: return finish_parts<V, kBf16, Curve::tanh>(job);
+    case Curve::sigmoid: return finish_parts<V, kBf16, Curve::sigmoid>(job);
   }
 }
 

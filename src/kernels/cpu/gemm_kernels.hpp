@@ -13,6 +13,7 @@ extern const GemmKernel kAmxBf16, kAmxInt8;
 
 void pack_avx512(const PackJob& job);
 void finish_avx512(const FinishJob& job);
+void finish_avx512bf16(const FinishJob& job);
 void finish_avx2(const FinishJob& job);
 #endif
 

@@ -37,9 +37,6 @@ struct MultiplyJob {
   void* c;
   int64_t c_stride;  ///< elements
   bool accumulate;
-  // Where tile kernels find A, packed or in place: the bytes from row to row, from tile to tile along k, and from the
-  // upper 16 rows to the lower.
-  int64_t a_row_bytes, a_tile_bytes, a_half_bytes;
 };
 
 /// What Activation of kernels.hpp says, in the same order.
@@ -65,11 +62,13 @@ struct FinishJob {
 
 /// One micro-kernel with the layouts that it reads.
 struct GemmKernel {
-  int64_t mr, nr;           ///< rows and columns of the tile that it keeps in registers
+  int64_t mr, nr;  ///< rows and columns of the tile that it keeps in registers
   Packed a_form, b_form;
-  bool a_tiles;             ///< A in tiles of 16 x 64 bytes; whole tiles of C are written then
-  int64_t unit_multiple;    ///< units along k are padded to this
-  bool compensated;         ///< packed B ends in the compensation of u8
+  bool tiles;             ///< A and B in tiles of 16 x 64 bytes; whole tiles of C are written then
+  int64_t unit_multiple;  ///< units along k are padded to this
+  int64_t k_units;        ///< at most so many units of k are summed at a time; the order of summation follows from it
+  int64_t m_limit;        ///< and so many rows of A are kept in the second cache
+  bool compensated;       ///< packed B ends in the compensation of u8
   void (*multiply)(const MultiplyJob&);
   void (*multiply_few)(const MultiplyJob&);  ///< at most kFewRows rows, for memory-bound products; may be null
   void (*pack)(const PackJob&);

@@ -8,8 +8,17 @@ namespace {
 /// An instruction set gives:  Acc, Vec;  kLanes;  zero(), load_acc(p), store_acc(p, v), add(v, v);
 ///   load_b(p): a vector of units of B;  broadcast_a(p): one unit of A in every lane;  dot(acc, a, b).
 /// A is packed[unit][mr], B packed[unit][kVectors * kLanes].
+/// Rows of C lie far apart: fetched while the loop runs, they do not hold up its end.
+template <class Isa, int kRows, int kVectors>
+void prefetch_c(const MultiplyJob& job) {
+  for (int r = 0; r < kRows; ++r)
+    for (int at = 0; at < 4 * kVectors * Isa::kLanes; at += 64)
+      __builtin_prefetch(static_cast<char*>(job.c) + 4 * r * job.c_stride + at, 1);
+}
+
 template <class Isa, int kRows, int kVectors, int kWidth>
 void multiply_rows(const MultiplyJob& job) {
+  prefetch_c<Isa, kRows, kVectors>(job);
   typename Isa::Acc sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)

@@ -1,8 +1,9 @@
-#include <cmath>
 #include <kernels/cpu/gemm_finish.hpp>
 #include <kernels/cpu/gemm_kernels.hpp>
 #include <kernels/cpu/gemm_multiply.hpp>
 #include <rapt/tensor/dtype.hpp>
+
+#include <cmath>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -89,8 +90,10 @@ const GemmKernel kPortableF32 = {.mr = 4,
                                  .nr = 8,
                                  .a_form = Packed::f32,
                                  .b_form = Packed::f32,
-                                 .a_tiles = false,
+                                 .tiles = false,
                                  .unit_multiple = 1,
+                                 .k_units = 384,
+                                 .m_limit = 512,
                                  .compensated = false,
                                  .multiply = multiply_any_rows<MulAdd, 2, 4>,
                                  .multiply_few = nullptr,
@@ -102,8 +105,10 @@ const GemmKernel kPortableBf16 = {.mr = 4,
                                   .nr = 8,
                                   .a_form = Packed::rounded_f32,
                                   .b_form = Packed::rounded_f32,
-                                  .a_tiles = false,
+                                  .tiles = false,
                                   .unit_multiple = 1,
+                                  .k_units = 384,
+                                  .m_limit = 512,
                                   .compensated = false,
                                   .multiply = multiply_any_rows<MulAdd, 2, 4>,
                                   .multiply_few = nullptr,
@@ -115,8 +120,10 @@ const GemmKernel kPortableInt8 = {.mr = 4,
                                   .nr = 8,
                                   .a_form = Packed::s8,
                                   .b_form = Packed::s8,
-                                  .a_tiles = false,
+                                  .tiles = false,
                                   .unit_multiple = 1,
+                                  .k_units = 384,
+                                  .m_limit = 512,
                                   .compensated = false,
                                   .multiply = multiply_any_rows<ByteDot, 2, 4>,
                                   .multiply_few = nullptr,

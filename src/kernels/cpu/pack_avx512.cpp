@@ -1,7 +1,7 @@
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include <kernels/cpu/gemm_kernels.hpp>
+
+#include <immintrin.h>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -123,9 +123,8 @@ void load_block_along(const PackJob& job, int64_t line, int64_t unit, __m512i (&
   const int64_t left = job.depth - unit * group_of(kForm);
 #pragma GCC unroll 16
   for (int64_t i = 0; i < 16; ++i)
-    block[i] = line + i < job.lines && left > 0
-                   ? load_along<T, kForm>(source + (line + i) * job.line_stride, left)
-                   : _mm512_setzero_si512();
+    block[i] = line + i < job.lines && left > 0 ? load_along<T, kForm>(source + (line + i) * job.line_stride, left)
+                                                : _mm512_setzero_si512();
 }
 
 template <class T, Packed kForm>
@@ -133,29 +132,31 @@ __m512i load_unit_across(const PackJob& job, int64_t line, int64_t unit) {
   const int64_t k = unit * group_of(kForm), left = job.depth - k;
   if (left <= 0) return _mm512_setzero_si512();
   const T* source = static_cast<const T*>(job.source) + k * job.depth_stride + line;
+  // The next slab of k: rows lie too far apart for the processor to foresee.
+  for (int64_t i = 0; i < group_of(kForm); ++i)
+    __builtin_prefetch(source + (16 * group_of(kForm) + i) * job.depth_stride);
   return load_across<T, kForm>(source, job.depth_stride, left, first16(job.lines - line));
 }
 
 template <class T, Packed kForm>
 void pack_interleaved(const PackJob& job) {
   int32_t* packed = static_cast<int32_t*>(job.packed);
-  for (int64_t line = 0; line < job.width; line += 16) {
-    const __mmask16 columns = first16(job.width - line);
-    if (job.depth_stride == 1) {
-      for (int64_t unit = 0; unit < job.padded_units; unit += 16) {
-        __m512i block[16];
-        load_block_along<T, kForm>(job, line, unit, block);
-        transpose(block);
-        const int64_t count = job.padded_units - unit < 16 ? job.padded_units - unit : 16;
-        for (int64_t i = 0; i < count; ++i)
-          _mm512_mask_storeu_epi32(packed + (unit + i) * job.width + line, columns, block[i]);
-      }
-    } else {
-      for (int64_t unit = 0; unit < job.padded_units; ++unit)
-        _mm512_mask_storeu_epi32(packed + unit * job.width + line, columns,
+  if (job.depth_stride != 1) {
+    for (int64_t unit = 0; unit < job.padded_units; ++unit)
+      for (int64_t line = 0; line < job.width; line += 16)
+        _mm512_mask_storeu_epi32(packed + unit * job.width + line, first16(job.width - line),
                                  load_unit_across<T, kForm>(job, line, unit));
-    }
+    return;
   }
+  for (int64_t line = 0; line < job.width; line += 16)
+    for (int64_t unit = 0; unit < job.padded_units; unit += 16) {
+      __m512i block[16];
+      load_block_along<T, kForm>(job, line, unit, block);
+      transpose(block);
+      const int64_t count = job.padded_units - unit < 16 ? job.padded_units - unit : 16;
+      for (int64_t i = 0; i < count; ++i)
+        _mm512_mask_storeu_epi32(packed + (unit + i) * job.width + line, first16(job.width - line), block[i]);
+    }
 }
 
 /// padded_units is a multiple of 16 here.

@@ -1,6 +1,7 @@
-#include <cstring>
 #include <kernels/cpu/gemm_kernels.hpp>
 #include <rapt/tensor/dtype.hpp>
+
+#include <cstring>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -10,13 +11,18 @@ float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) 
 /// One element in its packed form.
 template <class T, class To>
 To packed_element(T x) {
-  if constexpr (std::is_same_v<T, uint16_t> && std::is_same_v<To, float>) return bf16_to_float(x);
-  else if constexpr (std::is_same_v<T, float> && std::is_same_v<To, uint16_t>) return BFloat16(x).bits;
-  else return To(x);
+  if constexpr (std::is_same_v<T, uint16_t> && std::is_same_v<To, float>)
+    return bf16_to_float(x);
+  else if constexpr (std::is_same_v<T, float> && std::is_same_v<To, uint16_t>)
+    return BFloat16(x).bits;
+  else
+    return To(x);
 }
 struct Identity {
   template <class T>
-  T operator()(T x) const { return x; }
+  T operator()(T x) const {
+    return x;
+  }
 };
 
 /// packed[unit][line][element of the unit]; or by tiles of 16 units.
@@ -50,8 +56,7 @@ void pack_portable(const PackJob& job) {
   if (!job.compensation) return;
   std::memset(job.compensation, 0, size_t(job.width) * sizeof(int32_t));
   const int8_t* packed = static_cast<const int8_t*>(job.packed);
-  for (int64_t i = 0; i < job.padded_units * job.width * 4; ++i)
-    job.compensation[i / 4 % job.width] -= 128 * packed[i];
+  for (int64_t i = 0; i < job.padded_units * job.width * 4; ++i) job.compensation[i / 4 % job.width] -= 128 * packed[i];
 }
 
 }  // namespace rapt::kernels::cpu

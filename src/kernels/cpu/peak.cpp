@@ -1,11 +1,12 @@
+#include <kernels/cpu/features.hpp>
+#include <kernels/cpu/peak.hpp>
+#include <rapt/tensor/memory.hpp>
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <kernels/cpu/features.hpp>
-#include <kernels/cpu/peak.hpp>
-#include <rapt/tensor/memory.hpp>
 #include <thread>
 
 namespace rapt::kernels::cpu {
@@ -51,14 +52,14 @@ double run_peak_portable(int64_t rounds) {
 const std::vector<PeakLoop>& peak_loops() {
   static const std::vector<PeakLoop> loops = {
 #if defined(__x86_64__)
-      {"amx_bf16", "bf16", [] { return features().amx_bf16; }, run_peak_amx_bf16},
-      {"avx512_bf16", "bf16", [] { return features().avx512bf16; }, run_peak_avx512bf16},
-      {"amx_int8", "int8", [] { return features().amx_int8; }, run_peak_amx_int8},
-      {"avx512_vnni", "int8", [] { return features().avx512vnni; }, run_peak_avx512vnni},
-      {"avx512_f32", "f32", [] { return features().avx512; }, run_peak_avx512},
-      {"avx2_f32", "f32", [] { return features().avx2; }, run_peak_avx2},
+    {"amx_bf16", "bf16", [] { return features().amx_bf16; }, run_peak_amx_bf16},
+    {"avx512_bf16", "bf16", [] { return features().avx512bf16; }, run_peak_avx512bf16},
+    {"amx_int8", "int8", [] { return features().amx_int8; }, run_peak_amx_int8},
+    {"avx512_vnni", "int8", [] { return features().avx512vnni; }, run_peak_avx512vnni},
+    {"avx512_f32", "f32", [] { return features().avx512; }, run_peak_avx512},
+    {"avx2_f32", "f32", [] { return features().avx2; }, run_peak_avx2},
 #endif
-      {"portable", "f32", [] { return true; }, run_peak_portable},
+    {"portable", "f32", [] { return true; }, run_peak_portable},
   };
   return loops;
 }

@@ -43,7 +43,7 @@ void binary_forward(const BinaryForward& op, const Layout<3>& layout, int64_t be
   const auto loop = combine_of(op.f);
   const auto alpha = float(op.alpha);
   for_stretches(layout, {&op.a, &op.b, &op.y}, op.accumulate, begin, end,
-                [loop, alpha](const float* const (&in)[2], float* out, size_t n)
+                [loop, alpha](const float* const(&in)[2], float* out, size_t n)
                     HWY_ATTR { loop(in[0], in[1], alpha, out, n); });
 }
 
@@ -51,7 +51,7 @@ void affine(const Affine& op, const Layout<2>& layout, int64_t begin, int64_t en
   const F32 d;
   const VF alpha = hn::Set(d, float(op.alpha)), beta = hn::Set(d, float(op.beta));
   for_stretches(layout, {&op.x, &op.y}, op.accumulate, begin, end,
-                [&](const float* const (&in)[1], float* out, size_t n) HWY_ATTR {
+                [&](const float* const(&in)[1], float* out, size_t n) HWY_ATTR {
                   for_lanes(n, [&](size_t i, auto extent) HWY_ATTR {
                     store(hn::MulAdd(load(d, in[0] + i, extent), alpha, beta), d, out + i, extent);
                   });
@@ -80,8 +80,7 @@ bool supports(const Affine& op) { return have_vector_dtype(op.x, op.y) && layout
 
 void run(const BinaryForward& op) {
   const auto l = *layout(op);
-  parallel_for(l.pieces(), l.grain(),
-               [&](int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(binary_forward)(op, l, b, e); });
+  parallel_for(l.pieces(), l.grain(), [&](int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(binary_forward)(op, l, b, e); });
 }
 void run(const Affine& op) {
   const auto l = *layout(op);

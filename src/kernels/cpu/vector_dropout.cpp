@@ -24,14 +24,16 @@ void dropout(const Dropout& op, int64_t begin, int64_t end) {
     using T = decltype(type);
     const T* x = op.x.data<T>();
     T* y = op.y.data<T>();
+    const bool streamed = !op.accumulate && outgrows_caches(op.y) && is_cache_line(y);
     for (int64_t at = begin; at < end; at += 1024) {
       const auto n = size_t(std::min<int64_t>(1024, end - at));
       dropout_factors(op.random, rule, uint64_t(at), n, factors);
-      for_lanes(n, [&](size_t i, auto extent) HWY_ATTR {
+      for_lanes(n, streamed, [&](size_t i, auto extent) HWY_ATTR {
         const VF kept = hn::Mul(load(d, x + at + i, extent), load(d, factors + i, extent));
         store(op.accumulate ? hn::Add(load(d, y + at + i, extent), kept) : kept, d, y + at + i, extent);
       });
     }
+    if (streamed) hwy::FlushStream();
   });
 }
 

@@ -43,7 +43,8 @@ HWY_INLINE void for_stretches(const Layout<N>& layout, const Tensor* const (&ten
                               int64_t begin, int64_t end, Kernel&& kernel) {
   HWY_ALIGN float buffers[N][kStretch];
   const Tensor& y = *tensors[N - 1];
-  const bool direct = y.dtype() == DType::f32 && !accumulate;
+  const bool past_caches = !accumulate && outgrows_caches(y);
+  const bool direct = y.dtype() == DType::f32 && !accumulate && !past_caches;
   const int64_t per_row = layout.pieces_per_row();
   for (int64_t piece = begin; piece < end; ++piece) {
     const auto at = layout.at(piece / per_row);
@@ -58,11 +59,14 @@ HWY_INLINE void for_stretches(const Layout<N>& layout, const Tensor* const (&ten
       float* output = direct ? y.data<float>() + to : buffers[N - 1];
       kernel(inputs, output, n);
       if (!direct)
-        with_type(y.dtype(),
-                  [&](auto type) HWY_ATTR { copy_row(output, n, y.data<decltype(type)>() + to, accumulate); });
+        with_type(y.dtype(), [&](auto type) HWY_ATTR {
+          auto* address = y.data<decltype(type)>() + to;
+          copy_row(output, n, address, accumulate, past_caches && is_cache_line(address));
+        });
       column += int64_t(n);
     }
   }
+  if (past_caches) hwy::FlushStream();
 }
 
 }  // namespace rapt::kernels::vector::HWY_NAMESPACE

@@ -1,6 +1,7 @@
 // Loads, stores and loops over rows of f32 or bf16 elements, computing in f32, for any Highway target.
 #include <rapt/tensor/dtype.hpp>
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstring>
@@ -24,6 +25,8 @@ struct Whole {};
 struct Part {
   size_t count;
 };
+/// All of it, and results are written past the caches, to aligned addresses.
+struct Streamed : Whole {};
 
 HWY_INLINE VF load(F32 d, const float* p, Whole = {}, float = 0) { return hn::LoadU(d, p); }
 HWY_INLINE VF load(F32 d, const BFloat16* p, Whole = {}, float = 0) {
@@ -42,18 +45,27 @@ HWY_INLINE VF load(F32 d, const T* p, Part part, float fill = 0) {
 }
 
 HWY_INLINE void store(VF v, F32 d, float* p, Whole = {}) { hn::StoreU(v, d, p); }
+HWY_INLINE void store(VF v, F32 d, float* p, Streamed) { hn::Stream(v, d, p); }
 /// Rounds to nearest even; NaN stays NaN.
-HWY_INLINE void store(VF v, F32, BFloat16* p, Whole = {}) {
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> round_to_bf16(VF v) {
   const hn::Rebind<uint16_t, F32> d16;
   const hn::RebindToUnsigned<F32> d32;
-  const hn::RebindToSigned<F32> di;
   const auto bits = hn::BitCast(d32, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFF)));
   const auto nan = hn::RebindMask(d32, hn::IsNaN(v));
   const auto result = hn::IfThenElse(nan, hn::Or(bits, hn::Set(d32, 0x400000)), rounded);
-  const auto upper = hn::DemoteTo(d16, hn::BitCast(di, hn::ShiftRight<16>(result)));
-  hn::StoreU(upper, d16, reinterpret_cast<uint16_t*>(p));
+#if HWY_TARGET == HWY_SCALAR
+  return hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<F32>(), hn::ShiftRight<16>(result)));
+#else
+  return hn::TruncateTo(d16, hn::ShiftRight<16>(result));
+#endif
+}
+HWY_INLINE void store(VF v, F32, BFloat16* p, Whole = {}) {
+  hn::StoreU(round_to_bf16(v), hn::Rebind<uint16_t, F32>(), reinterpret_cast<uint16_t*>(p));
+}
+HWY_INLINE void store(VF v, F32, BFloat16* p, Streamed) {
+  hn::Stream(round_to_bf16(v), hn::Rebind<uint16_t, F32>(), reinterpret_cast<uint16_t*>(p));
 }
 template <class T>
 HWY_INLINE void store(VF v, F32 d, T* p, Part part) {
@@ -63,12 +75,20 @@ HWY_INLINE void store(VF v, F32 d, T* p, Part part) {
 }
 
 /// Calls f(i, extent) for i = 0, lanes, 2 lanes ... < n.
-template <class F>
+template <class Full = Whole, class F>
 HWY_INLINE void for_lanes(size_t n, F&& f) {
   const size_t lanes = hn::Lanes(F32());
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) f(i, Whole{});
+  for (; i + lanes <= n; i += lanes) f(i, Full{});
   if (i < n) f(i, Part{n - i});
+}
+/// The same, writing past the caches when told so.
+template <class F>
+HWY_INLINE void for_lanes(size_t n, bool streamed, F&& f) {
+  if (streamed)
+    for_lanes<Streamed>(n, f);
+  else
+    for_lanes<Whole>(n, f);
 }
 
 /// value = f(value, i, extent) over a row, in four independent chains so that latency does not bound it, then joined.
@@ -97,14 +117,15 @@ HWY_INLINE float fold_sum(size_t n, F&& f) {
 
 /// to[i] (+)= from[i]
 template <class To, class From>
-HWY_INLINE void copy_row(const From* from, size_t n, To* to, bool accumulate = false) {
+HWY_INLINE void copy_row(const From* from, size_t n, To* to, bool accumulate = false, bool streamed = false) {
   const F32 d;
   if (accumulate)
     for_lanes(n, [&](size_t i, auto extent) HWY_ATTR {
       store(hn::Add(load(d, to + i, extent), load(d, from + i, extent)), d, to + i, extent);
     });
   else
-    for_lanes(n, [&](size_t i, auto extent) HWY_ATTR { store(load(d, from + i, extent), d, to + i, extent); });
+    for_lanes(n, streamed,
+              [&](size_t i, auto extent) HWY_ATTR { store(load(d, from + i, extent), d, to + i, extent); });
 }
 
 /// Calls f(T{}) with the C++ type of a dtype that the vector kernels take.

@@ -33,6 +33,16 @@ bool have_unit_rows(const Tensors&... t) {
   return ((!t.defined() || (t.rank() == 2 && (t.stride(1) == 1 || t.size(1) == 1))) && ...);
 }
 
+/// Is t, a result, so large that keeping it would only push other things out of the caches? Then it is written past them,
+/// which also saves reading what is overwritten. The size is what one operation may expect of a shared cache; what virtual
+/// machines report of theirs is not to be trusted.
+inline bool outgrows_caches(const Tensor& t) { return t.numel() * int64_t(size_of(t.dtype())) >= int64_t(16) << 20; }
+inline bool is_cache_line(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+/// May the rows of t be written past the caches, and is it worth it?
+inline bool streams_rows(const Tensor& t) {
+  return outgrows_caches(t) && is_cache_line(t.raw()) && t.stride(0) * int64_t(size_of(t.dtype())) % 64 == 0;
+}
+
 /// N tensors over one shape as `rows` x `columns`: neighbouring axes are merged wherever the strides of all of them
 /// allow, so contiguous tensors of any rank are one row.
 template <size_t N>

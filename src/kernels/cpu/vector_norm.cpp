@@ -22,16 +22,15 @@ T* row_of(const Tensor& t, int64_t n) {
   return t.data<T>() + n * t.stride(0);
 }
 
-/// s = x + r * factors, into `s` as floats and into `sum` rounded; the sum of s.
+/// s = x + r * factors; the sum of s.
 template <class T>
-HWY_INLINE float add_residual(const T* x, const T* r, const float* factors, T* sum, float* s, size_t D) {
+HWY_INLINE float add_residual(const T* x, const T* r, const float* factors, float* s, size_t D) {
   const F32 d;
   return fold_sum(D, [&](VF total, size_t i, auto extent) HWY_ATTR {
     VF v = load(d, r + i, extent);
     if (factors) v = hn::Mul(v, load(d, factors + i, extent));
     v = hn::Add(load(d, x + i, extent), v);
-    store(v, d, sum + i, extent);
-    if constexpr (!std::is_same_v<T, float>) store(v, d, s + i, extent);
+    store(v, d, s + i, extent);
     return hn::Add(total, v);
   });
 }
@@ -51,25 +50,24 @@ HWY_INLINE float squares_about(float mean, const float* s, size_t D) {
   const VF center = hn::Set(d, mean), filler = hn::Zero(d);
   return fold_sum(D, [&](VF total, size_t i, auto extent) HWY_ATTR {
     VF v = hn::Sub(load(d, s + i, extent), center);
-    if constexpr (std::is_same_v<decltype(extent), Part>)
-      v = hn::IfThenElse(hn::FirstN(d, extent.count), v, filler);
+    if constexpr (std::is_same_v<decltype(extent), Part>) v = hn::IfThenElse(hn::FirstN(d, extent.count), v, filler);
     return hn::MulAdd(v, v, total);
   });
 }
 
 /// y = (s - mean) rstd gain + bias
 template <class T>
-HWY_INLINE void normalise(const float* s, float mean, float rstd, const float* gain, const float* bias, T* y,
-                          size_t D) {
+HWY_INLINE void normalise(const float* s, float mean, float rstd, const float* gain, const float* bias, T* y, size_t D,
+                          bool streamed) {
   const F32 d;
   const VF scale = hn::Set(d, rstd), center = hn::Set(d, mean);
   if (bias)
-    for_lanes(D, [&](size_t i, auto extent) HWY_ATTR {
+    for_lanes(D, streamed, [&](size_t i, auto extent) HWY_ATTR {
       const VF xhat = hn::Mul(hn::Sub(load(d, s + i, extent), center), scale);
       store(hn::MulAdd(xhat, load(d, gain + i, extent), load(d, bias + i, extent)), d, y + i, extent);
     });
   else
-    for_lanes(D, [&](size_t i, auto extent) HWY_ATTR {
+    for_lanes(D, streamed, [&](size_t i, auto extent) HWY_ATTR {
       const VF xhat = hn::Mul(hn::Sub(load(d, s + i, extent), center), scale);
       store(hn::Mul(xhat, load(d, gain + i, extent)), d, y + i, extent);
     });
@@ -83,7 +81,8 @@ void norm_forward_rows(const NormForward& op, int64_t begin, int64_t end) {
   const Tensor scratch = Tensor::empty({2, D});
   float *buffer = scratch.data<float>(), *factors = op.residual && op.p > 0 ? buffer + D : nullptr;
   const float *gain = op.gain.data<float>(), *bias = op.bias ? op.bias.data<float>() : nullptr;
-  const bool layer = op.kind == NormKind::layer;
+  const bool layer = op.kind == NormKind::layer, streamed = streams_rows(op.y);
+  const bool streamed_sum = op.residual && streams_rows(op.sum);
   for (int64_t n = begin; n < end; ++n) {
     const T* x = row_of<T>(op.x, n);
     float total = 0;
@@ -91,8 +90,12 @@ void norm_forward_rows(const NormForward& op, int64_t begin, int64_t end) {
     if (op.residual) {
       if (factors) dropout_factors(op.random, rule, uint64_t(n * D), columns, factors);
       T* sum = row_of<T>(op.sum, n);
-      total = add_residual(x, row_of<T>(op.residual, n), factors, sum, buffer, columns);
-      if constexpr (std::is_same_v<T, float>) s = sum;
+      float* to = buffer;
+      if constexpr (std::is_same_v<T, float>)
+        if (!streamed_sum) to = sum;
+      total = add_residual(x, row_of<T>(op.residual, n), factors, to, columns);
+      if (to == buffer) copy_row(buffer, columns, sum, false, streamed_sum);
+      s = to;
     } else {
       total = widen(x, buffer, columns);
       if constexpr (std::is_same_v<T, float>) s = x;
@@ -100,10 +103,11 @@ void norm_forward_rows(const NormForward& op, int64_t begin, int64_t end) {
     const float mean = layer ? total / float(D) : 0;
     const float variance = squares_about(mean, s, columns) / float(D);
     const float rstd = 1 / std::sqrt(variance + float(op.eps));
-    normalise(s, mean, rstd, gain, bias, row_of<T>(op.y, n), columns);
+    normalise(s, mean, rstd, gain, bias, row_of<T>(op.y, n), columns, streamed);
     if (layer) op.mean.data<float>()[n] = mean;
     op.rstd.data<float>()[n] = rstd;
   }
+  if (streamed) hwy::FlushStream();
 }
 
 void norm_forward(const NormForward& op, int64_t begin, int64_t end) {
@@ -151,6 +155,8 @@ void norm_backward_rows(const NormBackward& op, int64_t begin, int64_t end, floa
   float* factors = op.dresidual && op.p > 0 ? scratch.data<float>() : nullptr;
   const float* gain = op.gain.data<float>();
   const bool layer = op.kind == NormKind::layer;
+  const bool streamed = (!op.dx || (streams_rows(op.dx) && !op.accumulate_dx)) &&
+                        (!op.dresidual || (streams_rows(op.dresidual) && !op.accumulate_dresidual));
   for (int64_t n = begin; n < end; ++n) {
     const T *s = row_of<T>(op.sum, n), *dy = row_of<T>(op.dy, n);
     const float rstd = op.rstd.data<float>()[n], mean = layer ? op.mean.data<float>()[n] : 0;
@@ -163,7 +169,7 @@ void norm_backward_rows(const NormBackward& op, int64_t begin, int64_t end, floa
     // ds = dsum + rstd (g - mean(g) - xhat mean(g xhat)), xhat written out
     const VF slope = hn::Set(d, rstd * means.g_xhat), scale = hn::Set(d, rstd);
     const VF center = hn::Set(d, mean), g_mean = hn::Set(d, layer ? means.g : 0);
-    for_lanes(columns, [&](size_t i, auto extent) HWY_ATTR {
+    for_lanes(columns, streamed, [&](size_t i, auto extent) HWY_ATTR {
       const VF g = hn::MulSub(load(d, dy + i, extent), load(d, gain + i, extent), g_mean);
       VF ds = hn::Mul(scale, hn::NegMulAdd(hn::Sub(load(d, s + i, extent), center), slope, g));
       if (dsum) ds = hn::Add(ds, load(d, dsum + i, extent));
@@ -174,6 +180,7 @@ void norm_backward_rows(const NormBackward& op, int64_t begin, int64_t end, floa
       store(ds, d, dresidual + i, extent);
     });
   }
+  if (streamed) hwy::FlushStream();
 }
 
 void norm_backward(const NormBackward& op, int64_t begin, int64_t end, float* dgain, float* dbias) {
@@ -215,8 +222,9 @@ bool supports(const NormBackward& op) {
 }
 
 void run(const NormForward& op) {
-  parallel_for(op.x.size(0), row_grain(op.x.size(1)),
-               [&](int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(norm_forward)(op, b, e); });
+  parallel_for(op.x.size(0), row_grain(op.x.size(1)), [&](int64_t b, int64_t e) {
+    HWY_DYNAMIC_DISPATCH(norm_forward)(op, b, e);
+  });
 }
 
 /// The sums over rows are gathered in parts whose number depends on the shape alone, then added in order.

@@ -26,8 +26,7 @@ HWY_INLINE float row_max(const T* x, size_t n) {
   const auto larger = [](VF a, VF b) HWY_ATTR { return hn::Max(a, b); };
   const VF top = fold(
       n, hn::Set(d, kNegativeInfinity),
-      [&](VF best, size_t i, auto extent)
-          HWY_ATTR { return hn::Max(best, load(d, x + i, extent, kNegativeInfinity)); },
+      [&](VF best, size_t i, auto extent) HWY_ATTR { return hn::Max(best, load(d, x + i, extent, kNegativeInfinity)); },
       larger);
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
@@ -48,8 +47,8 @@ template <class T>
 void softmax_rows(const SoftmaxForward& op, int64_t begin, int64_t end) {
   const F32 d;
   const int64_t D = op.x.size(1);
-  constexpr bool wide = std::is_same_v<T, float>;
-  const Tensor scratch = Tensor::empty({wide ? 1 : D});
+  const bool streamed = streams_rows(op.y);
+  const Tensor scratch = Tensor::empty({D});
   for (int64_t n = begin; n < end; ++n) {
     const T* x = op.x.data<T>() + n * op.x.stride(0);
     T* y = op.y.data<T>() + n * op.y.stride(0);
@@ -60,18 +59,16 @@ void softmax_rows(const SoftmaxForward& op, int64_t begin, int64_t end) {
     const float top = row_max(x, length);
     if (op.log) {
       const VF lse = hn::Set(d, top + std::log(exp_row(x, top, nullptr, length)));
-      for_lanes(length, [&](size_t i, auto extent) HWY_ATTR {
-        store(hn::Sub(load(d, x + i, extent), lse), d, y + i, extent);
-      });
+      for_lanes(length,
+                [&](size_t i, auto extent) HWY_ATTR { store(hn::Sub(load(d, x + i, extent), lse), d, y + i, extent); });
       continue;
     }
     float* e = scratch.data<float>();
-    if constexpr (wide) e = y;
     const VF scale = hn::Set(d, 1 / exp_row(x, top, e, length));
-    for_lanes(length, [&](size_t i, auto extent) HWY_ATTR {
-      store(hn::Mul(load(d, e + i, extent), scale), d, y + i, extent);
-    });
+    for_lanes(length, streamed,
+              [&](size_t i, auto extent) HWY_ATTR { store(hn::Mul(load(d, e + i, extent), scale), d, y + i, extent); });
   }
+  if (streamed) hwy::FlushStream();
 }
 
 template <class T>
@@ -85,9 +82,8 @@ void softmax_backward_rows(const SoftmaxBackward& op, int64_t begin, int64_t end
       store(op.accumulate ? hn::Add(v, load(d, dx + i, extent)) : v, d, dx + i, extent);
     };
     if (op.log) {
-      const VF total = hn::Set(d, fold_sum(D, [&](VF sum, size_t i, auto extent) HWY_ATTR {
-                                 return hn::Add(sum, load(d, dy + i, extent));
-                               }));
+      const VF total = hn::Set(d, fold_sum(D, [&](VF sum, size_t i, auto extent)
+                                                  HWY_ATTR { return hn::Add(sum, load(d, dy + i, extent)); }));
       for_lanes(D, [&](size_t i, auto extent) HWY_ATTR {
         finish(hn::NegMulAdd(exp(d, load(d, y + i, extent)), total, load(d, dy + i, extent)), i, extent);
       });
@@ -129,12 +125,14 @@ bool supports(const SoftmaxBackward& op) {
 }
 
 void run(const SoftmaxForward& op) {
-  parallel_for(op.x.size(0), row_grain(op.x.size(1)),
-               [&](int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(softmax_forward)(op, b, e); });
+  parallel_for(op.x.size(0), row_grain(op.x.size(1)), [&](int64_t b, int64_t e) {
+    HWY_DYNAMIC_DISPATCH(softmax_forward)(op, b, e);
+  });
 }
 void run(const SoftmaxBackward& op) {
-  parallel_for(op.y.size(0), row_grain(op.y.size(1)),
-               [&](int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(softmax_backward)(op, b, e); });
+  parallel_for(op.y.size(0), row_grain(op.y.size(1)), [&](int64_t b, int64_t e) {
+    HWY_DYNAMIC_DISPATCH(softmax_backward)(op, b, e);
+  });
 }
 
 }  // namespace rapt::kernels::vector

@@ -32,6 +32,11 @@ struct Function {
     if constexpr (f == Unary::sigmoid) return sigmoid(d, x);
     if constexpr (f == Unary::softplus) return softplus(d, x);
   }
+  static HWY_INLINE VF sigmoid_slope(F32 d, VF x) {
+    const VF e = exp_bounded(d, hn::Neg(hn::Abs(x)));
+    const VF sum = hn::Add(e, hn::Set(d, 1.0f));
+    return hn::Div(e, hn::Mul(sum, sum));
+  }
   static HWY_INLINE VF derivative(F32 d, VF x) {
     const VF one = hn::Set(d, 1.0f);
     if constexpr (f == Unary::neg) return hn::Neg(one);
@@ -44,7 +49,8 @@ struct Function {
       const auto n = normal(d, x);
       return hn::MulAdd(x, n.density, n.cumulated);
     }
-    if constexpr (f == Unary::gelu_tanh) {  // s + x s (1 - s) u' with s = sigmoid(u), u = 2 sqrt(2/pi) (x + 0.044715 x^3)
+    if constexpr (f ==
+                  Unary::gelu_tanh) {  // s + x s (1 - s) u' with s = sigmoid(u), u = 2 sqrt(2/pi) (x + 0.044715 x^3)
       const VF s = sigmoid(d, gelu_tanh_argument(d, x));
       const VF du = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.214064448f), hn::Set(d, 1.595769122f));
       return hn::MulAdd(hn::Mul(x, hn::Mul(s, hn::Sub(one, s))), du, s);
@@ -53,14 +59,9 @@ struct Function {
       const VF s = sigmoid(d, x);
       return hn::MulAdd(hn::Mul(x, s), hn::Sub(one, s), s);
     }
-    if constexpr (f == Unary::tanh) {
-      const VF t = tanh(d, x);
-      return hn::NegMulAdd(t, t, one);
-    }
-    if constexpr (f == Unary::sigmoid) {
-      const VF s = sigmoid(d, x);
-      return hn::Mul(s, hn::Sub(one, s));
-    }
+    // 1 - t^2 and s (1 - s) would cancel in the tails; sigmoid'(x) = e / (1 + e)^2, e = exp(-|x|), does not.
+    if constexpr (f == Unary::tanh) return hn::Mul(hn::Set(d, 4.0f), sigmoid_slope(d, hn::Add(x, x)));
+    if constexpr (f == Unary::sigmoid) return sigmoid_slope(d, x);
     if constexpr (f == Unary::softplus) return sigmoid(d, x);
   }
 };
@@ -68,9 +69,8 @@ struct Function {
 template <Unary f>
 void values(const float* x, float* y, size_t n) {
   const F32 d;
-  for_lanes(n, [&](size_t i, auto extent) HWY_ATTR {
-    store(Function<f>::value(d, load(d, x + i, extent)), d, y + i, extent);
-  });
+  for_lanes(n, [&](size_t i, auto extent)
+                   HWY_ATTR { store(Function<f>::value(d, load(d, x + i, extent)), d, y + i, extent); });
 }
 template <Unary f>
 void products(const float* x, const float* dy, float* dx, size_t n) {
@@ -110,12 +110,12 @@ Loops loops_of(Unary f) {
 void unary_forward(const UnaryForward& u, const Layout<2>& layout, int64_t begin, int64_t end) {
   const auto loop = loops_of(u.f).values;
   for_stretches(layout, {&u.x, &u.y}, false, begin, end,
-                [loop](const float* const (&in)[1], float* out, size_t n) HWY_ATTR { loop(in[0], out, n); });
+                [loop](const float* const(&in)[1], float* out, size_t n) HWY_ATTR { loop(in[0], out, n); });
 }
 void unary_backward(const UnaryBackward& u, const Layout<3>& layout, int64_t begin, int64_t end) {
   const auto loop = loops_of(u.f).products;
   for_stretches(layout, {&u.x, &u.dy, &u.dx}, u.accumulate, begin, end,
-                [loop](const float* const (&in)[2], float* out, size_t n) HWY_ATTR { loop(in[0], in[1], out, n); });
+                [loop](const float* const(&in)[2], float* out, size_t n) HWY_ATTR { loop(in[0], in[1], out, n); });
 }
 
 }  // namespace rapt::kernels::vector::HWY_NAMESPACE

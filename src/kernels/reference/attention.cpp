@@ -57,7 +57,7 @@ struct Problem {
     return causal ? std::clamp<int64_t>(i + key_length - query_length + 1, 0, keys) : keys;
   }
   double bias(int64_t head, int64_t i, int64_t j) const {
-    return slopes ? -double(slopes[head]) * double(i + key_length - query_length - j) : 0.0;
+    return slopes ? -double(slopes[head]) * std::abs(double(i + key_length - query_length - j)) : 0.0;
   }
   /// mask / (1 - p)
   double dropout(int64_t b, int64_t head, int64_t i, int64_t j) const {

@@ -22,6 +22,7 @@ void run(const Adam& op) {
     w[i] -= op.lr * (step + (op.decoupled ? op.decay * w[i] : 0));
   }
   write_all(op.w, w);
+  op.w.storage().touch();
   write_all(op.m, m);
   write_all(op.v, v);
 }
@@ -35,6 +36,7 @@ void run(const Sgd& op) {
     w[i] -= op.lr * (op.nesterov ? g + op.momentum * v[i] : v[i]);
   }
   write_all(op.w, w);
+  op.w.storage().touch();
   if (op.v) write_all(op.v, v);
 }
 

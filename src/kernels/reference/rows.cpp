@@ -89,7 +89,7 @@ void run(const CrossEntropy& op) {
     } else {
       const auto target = size_t(targets[n]);
       const double lse = log_sum_exp(z, V), mean = std::accumulate(z.begin(), z.end(), 0.0) / double(V);
-      loss[n] = lse - (1 - op.smoothing) * z[target] - op.smoothing * mean;
+      loss[n] = (1 - op.smoothing) * (lse - z[target]) + op.smoothing * (lse - mean);
       hits[n] = std::max_element(z.begin(), z.end()) == z.begin() + int64_t(target);
       for (double& v : z) v = op.scale * (std::exp(v - lse) - op.smoothing / double(V));
       z[target] -= op.scale * (1 - op.smoothing);

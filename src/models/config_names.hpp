@@ -1,0 +1,32 @@
+#pragma once
+// The names that configs use for choices.
+#include <base/fail.hpp>
+#include <models/config_reader.hpp>
+#include <rapt/kernels/kinds.hpp>
+#include <rapt/nn/positions.hpp>
+
+namespace rapt::models {
+
+constexpr EnumName<Activation> kActivationNames[] = {
+    {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"gelu_new", Activation::gelu_tanh}, {"silu", Activation::silu}};
+constexpr EnumName<NormKind> kNormNames[] = {{"layer", NormKind::layer}, {"rms", NormKind::rms}};
+constexpr EnumName<nn::Position> kPositionNames[] = {{"none", nn::Position::none},
+                                                     {"sinusoidal", nn::Position::sinusoidal},
+                                                     {"learned", nn::Position::learned},
+                                                     {"rotary", nn::Position::rotary},
+                                                     {"alibi", nn::Position::alibi}};
+
+/// Sizes above this are surely a mistake, and products of two of them still fit in 64 bits.
+constexpr int64_t kLargestSize = int64_t(1) << 30;
+inline auto size_range() { return between<int64_t>(1, kLargestSize); }
+inline auto rate_range() { return half_open(0.0, 1.0); }
+
+/// For configs that are made in code: what from_json refuses is refused here too.
+inline void require_rate(const char* family, const char* name, double rate) {
+  require<ConfigError>(rate >= 0 && rate < 1, "[{}] {} {} is outside [0, 1)", family, name, rate);
+}
+inline void require_eps(const char* family, double eps) {
+  require<ConfigError>(eps > 0, "[{}] norm_eps {} must be above 0", family, eps);
+}
+
+}  // namespace rapt::models
