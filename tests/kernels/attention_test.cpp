@@ -75,6 +75,31 @@ const std::vector<AttentionCandidate>& candidates() {
   return list;
 }
 
+TEST(AttentionTiles, MultiplyOperandsOfEverySize) {
+  const int stride = 96;
+  std::vector<BFloat16> a(96 * 96), b(96 * 96);
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = BFloat16(float(Philox{1, 1}.normal(i)));
+    b[i] = BFloat16(float(Philox{1, 2}.normal(i)));
+  }
+  for (const int m : {1, 15, 16, 17, 32, 33, 48, 64, 80})
+    for (const int n : {16, 32, 48, 80})
+      for (const int k : {32, 64, 96})
+        for (const bool accumulate : {false, true}) {
+          std::vector<float> c(96 * 96, 3.0f);
+          kernels::cpu::attention::multiply_with_tiles<EmulatedTiles>(
+              {a.data(), stride, 1, b.data(), stride, c.data(), stride, m, n, k, accumulate});
+          for (int row = 0; row < m; ++row)
+            for (int column = 0; column < n; ++column) {
+              double want = accumulate ? 3 : 0;
+              for (int i = 0; i < k; ++i)
+                want += double(float(a[size_t(row * stride + i)])) *
+                        double(float(b[size_t(i / 2 * 2 * stride + 2 * column + i % 2)]));
+              ASSERT_NEAR(c[size_t(row * stride + column)], want, 1e-4) << m << " " << n << " " << k;
+            }
+        }
+}
+
 void reference(const AttentionForward& a) { implementations<AttentionForward>().back().run(a); }
 void reference(const AttentionBackward& a) { implementations<AttentionBackward>().back().run(a); }
 

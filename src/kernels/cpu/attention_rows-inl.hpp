@@ -32,7 +32,6 @@ HWY_INLINE hn::Vec<D> load_row(D d, const BFloat16* from) {
 
 HWY_INLINE void store_row(Vector x, float* to) { hn::StoreU(x, Lanes(), to); }
 HWY_INLINE void store_row(Vector x, BFloat16* to) {
-  const Lanes d;
   const hn::RebindToUnsigned<Lanes> du;
   const hn::RebindToSigned<Lanes> di;
   const hn::Rebind<uint16_t, Lanes> dh;
@@ -41,7 +40,6 @@ HWY_INLINE void store_row(Vector x, BFloat16* to) {
   const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7FFF)), even));
   const auto nan = hn::RebindMask(du, hn::Ne(x, x));
   const auto result = hn::IfThenElse(nan, hn::Set(du, 0x7FC0), rounded);
-  static_cast<void>(d);
   hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, result)), dh, reinterpret_cast<uint16_t*>(to));
 }
 
