@@ -88,8 +88,8 @@ double peak_rate(const std::string& type, int threads) {
 }
 
 double copy_rate(int threads) {
-  constexpr size_t kBytes = size_t(64) << 20;
-  constexpr int kRuns = 8;
+  constexpr size_t kBytes = size_t(48) << 20;
+  constexpr int kRuns = 24;
   const auto from = Storage::allocate(kBytes * size_t(threads)), to = Storage::allocate(kBytes * size_t(threads));
   std::memset(from->data(), 1, from->bytes());
   std::memset(to->data(), 2, to->bytes());
