@@ -30,9 +30,10 @@ int main() {
 
   // The same loss in f64, where a finite difference is good to nine digits.
   const Tensor x64 = x.to(DType::f64), y64 = y.to(DType::f64);
-  const GradientCheck check = check_gradient(
-      [&](const std::vector<Tensor>& p) { return mean_squared_error(linear(x64, p[0], p[1]), y64); },
-      {Tensor::full({1, 1}, 0.5, DType::f64), Tensor::full({1}, 0.25, DType::f64)});
-  std::printf("tape against finite differences: largest relative error %s 1e-6\n", check.worst < 1e-6 ? "below" : "ABOVE");
+  const GradientCheck check =
+      check_gradient([&](const std::vector<Tensor>& p) { return mean_squared_error(linear(x64, p[0], p[1]), y64); },
+                     {Tensor::full({1, 1}, 0.5, DType::f64), Tensor::full({1}, 0.25, DType::f64)});
+  std::printf("tape against finite differences: largest relative error %s 1e-6\n",
+              check.worst < 1e-6 ? "below" : "ABOVE");
   return check.worst < 1e-6 && std::abs(W.item() - 3) < 0.01 && std::abs(b.item() + 1) < 0.01 ? 0 : 1;
 }

@@ -101,7 +101,8 @@ int main() {
   cross_entropy(logits, test.labels, {.hits = &hits});
   const double share = sum(hits.to(DType::f32)).item() / double(hits.numel());
   const std::string source = letters(test.source.select(0, 0)), reversed = letters(test.labels.select(0, 0));
-  std::printf("unseen sequences: %.1f %% of the letters right;  %s -> %s\n", 100 * share, source.c_str(), reversed.c_str());
+  std::printf("unseen sequences: %.1f %% of the letters right;  %s -> %s\n", 100 * share, source.c_str(),
+              reversed.c_str());
   const Tensor weights = average_cross_attention(probe);
   draw(weights, source, reversed);
 

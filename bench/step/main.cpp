@@ -1,13 +1,14 @@
 // One training step of the paper's base model at 2,000 + 2,000 tokens, broken down by operation.
-#include <fmt/format.h>
+#include <kernels/kernels.hpp>
 #include <rapt/rapt.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <kernels/kernels.hpp>
-#include <nlohmann/json.hpp>
 
 namespace rapt {
 namespace {
@@ -31,21 +32,32 @@ Options parse(int argc, char** argv) {
     if (i + 1 >= argc) wrong_usage(fmt::format("'{}' needs a value", name));
     const std::string value = argv[i + 1];
     auto number = [&](int64_t& into) {
-      if (value.empty() || value.size() > 9 || value.find_first_not_of("0123456789") != std::string::npos || value == "0")
+      if (value.empty() || value.size() > 9 || value.find_first_not_of("0123456789") != std::string::npos ||
+          value == "0")
         wrong_usage(fmt::format("'{} {}': a whole number above 0 is needed", name, value));
       into = std::stoll(value);
     };
     int64_t threads = 0;
-    if (name == "--preset") o.preset = value;
-    else if (name == "--json") o.json = value;
-    else if (name == "--batch") number(o.batch);
-    else if (name == "--length") number(o.length);
-    else if (name == "--vocabulary") number(o.vocabulary);
-    else if (name == "--steps") number(o.steps);
-    else if (name == "--threads") number(threads), set_thread_count(int(threads));
-    else if (name == "--precision" && value == "bf16") o.dtype = DType::bf16;
-    else if (name == "--precision" && value == "f32") o.dtype = DType::f32;
-    else wrong_usage(fmt::format("unknown option '{} {}'", name, value));
+    if (name == "--preset")
+      o.preset = value;
+    else if (name == "--json")
+      o.json = value;
+    else if (name == "--batch")
+      number(o.batch);
+    else if (name == "--length")
+      number(o.length);
+    else if (name == "--vocabulary")
+      number(o.vocabulary);
+    else if (name == "--steps")
+      number(o.steps);
+    else if (name == "--threads")
+      number(threads), set_thread_count(int(threads));
+    else if (name == "--precision" && value == "bf16")
+      o.dtype = DType::bf16;
+    else if (name == "--precision" && value == "f32")
+      o.dtype = DType::f32;
+    else
+      wrong_usage(fmt::format("unknown option '{} {}'", name, value));
   }
   return o;
 }
@@ -91,7 +103,8 @@ void report(const Options& o, const models::EncoderDecoder& model, const Measure
   fmt::print("{}: {} + {} tokens, vocabulary {}, {}, {} threads, {:.1f} M parameters\n\n", o.preset, o.batch * o.length,
              o.batch * o.length, o.vocabulary, to_string(o.dtype), thread_count(),
              double(model.parameters().count()) / 1e6);
-  fmt::print("{:<26} {:<16} {:>6} {:>10} {:>8} {:>12}\n", "operation", "implementation", "calls", "ms", "share", "GFLOP/s");
+  fmt::print("{:<26} {:<16} {:>6} {:>10} {:>8} {:>12}\n", "operation", "implementation", "calls", "ms", "share",
+             "GFLOP/s");
   double accounted = 0, products = 0;
   nlohmann::json json_rows = nlohmann::json::array();
   for (const auto& row : m.rows) {
@@ -100,19 +113,26 @@ void report(const Options& o, const models::EncoderDecoder& model, const Measure
     fmt::print("{:<26} {:<16} {:>6} {:>10.2f} {:>7.1f}% {:>12}\n", row.op, row.implementation, row.calls,
                row.seconds * 1e3, 100 * row.seconds / m.seconds,
                row.flops > 0 ? fmt::format("{:.0f}", row.flops / row.seconds / 1e9) : "");
-    json_rows.push_back({{"op", row.op}, {"implementation", row.implementation}, {"calls", row.calls},
-                         {"seconds", row.seconds}, {"flops", row.flops}});
+    json_rows.push_back({{"op", row.op},
+                         {"implementation", row.implementation},
+                         {"calls", row.calls},
+                         {"seconds", row.seconds},
+                         {"flops", row.flops}});
   }
   const double rest = m.seconds - accounted, rate = double(o.batch * o.length) / m.seconds;
   const double peak = double(memory_stats().peak) / double(1 << 20);
   fmt::print("{:<26} {:<16} {:>6} {:>10.2f} {:>7.1f}%\n", "outside the kernels", "", "", rest * 1e3,
              100 * rest / m.seconds);
-  fmt::print("\nstep {:.1f} ms, {:.0f} target tokens/s, {:.1f} % in matrix products and attention, peak memory {:.0f} MiB\n",
-             m.seconds * 1e3, rate, 100 * products / m.seconds, peak);
+  fmt::print(
+      "\nstep {:.1f} ms, {:.0f} target tokens/s, {:.1f} % in matrix products and attention, peak memory {:.0f} MiB\n",
+      m.seconds * 1e3, rate, 100 * products / m.seconds, peak);
   if (o.json.empty()) return;
   std::ofstream file(o.json);
-  file << nlohmann::json{{"seconds", m.seconds}, {"tokens_per_second", rate}, {"product_share", products / m.seconds},
-                         {"peak_mib", peak}, {"rows", json_rows}}
+  file << nlohmann::json{{"seconds", m.seconds},
+                         {"tokens_per_second", rate},
+                         {"product_share", products / m.seconds},
+                         {"peak_mib", peak},
+                         {"rows", json_rows}}
               .dump(1)
        << "\n";
   if (!file) throw FileError(o.json + ": cannot be written");

@@ -23,10 +23,10 @@ struct Row {
   std::string operation, shape, implementation;
   int threads = 1;
   Timing time;
-  double work = 0;                       ///< operations or bytes of one call
-  std::string limit = "f32";             ///< the kind of limit that it is measured against; "copy" means bytes
-  std::optional<double> openblas_ratio;  ///< time of OpenBLAS / our time: above 1 we are faster
-  std::optional<double> gemm_ratio = {};     ///< our rate / the rate of our matrix product, measured in turns
+  double work = 0;                        ///< operations or bytes of one call
+  std::string limit = "f32";              ///< the kind of limit that it is measured against; "copy" means bytes
+  std::optional<double> openblas_ratio;   ///< time of OpenBLAS / our time: above 1 we are faster
+  std::optional<double> gemm_ratio = {};  ///< our rate / the rate of our matrix product, measured in turns
 };
 
 /// --only NAME (rows whose operation begins so), --json FILE, --threads 1,2. Throws ConfigError on anything else.

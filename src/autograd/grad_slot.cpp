@@ -1,6 +1,7 @@
+#include <rapt/autograd/tape.hpp>
+
 #include <algorithm>
 #include <cstring>
-#include <rapt/autograd/tape.hpp>
 
 namespace rapt {
 namespace {

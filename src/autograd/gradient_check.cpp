@@ -1,8 +1,9 @@
-#include <algorithm>
 #include <base/fail.hpp>
-#include <cmath>
 #include <rapt/autograd/gradient_check.hpp>
 #include <rapt/autograd/tape.hpp>
+
+#include <algorithm>
+#include <cmath>
 
 namespace rapt {
 

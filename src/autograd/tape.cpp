@@ -1,9 +1,10 @@
-#include <algorithm>
-#include <atomic>
 #include <base/fail.hpp>
-#include <cmath>
 #include <rapt/autograd/tape.hpp>
 #include <tensor/visit.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
 
 namespace rapt {
 namespace {
@@ -89,7 +90,8 @@ std::vector<std::shared_ptr<Node>> collect(const std::shared_ptr<Node>& root) {
 
 /// Runs one node if a gradient reached it, and frees what it held either way.
 void run(Node& node) {
-  const bool reached = std::any_of(node.outputs.begin(), node.outputs.end(), [](const auto& s) { return s->written(); });
+  const bool reached =
+      std::any_of(node.outputs.begin(), node.outputs.end(), [](const auto& s) { return s->written(); });
   if (reached) {
     require<GradError>(node.backward != nullptr,
                        "[backward] this part of the tape was already run and freed; compute the loss again");

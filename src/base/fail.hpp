@@ -1,6 +1,7 @@
 #pragma once
-#include <fmt/format.h>
 #include <rapt/base/error.hpp>
+
+#include <fmt/format.h>
 
 #include <utility>
 

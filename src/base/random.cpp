@@ -1,6 +1,7 @@
+#include <rapt/base/random.hpp>
+
 #include <cmath>
 #include <numbers>
-#include <rapt/base/random.hpp>
 
 namespace rapt {
 

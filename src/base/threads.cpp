@@ -1,14 +1,15 @@
+#include <base/fail.hpp>
+#include <rapt/base/threads.hpp>
+
 #include <sched.h>
 
 #include <algorithm>
 #include <atomic>
-#include <base/fail.hpp>
 #include <condition_variable>
 #include <exception>
 #include <fstream>
 #include <memory>
 #include <mutex>
-#include <rapt/base/threads.hpp>
 #include <string>
 #include <thread>
 #include <vector>

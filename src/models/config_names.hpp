@@ -7,8 +7,10 @@
 
 namespace rapt::models {
 
-constexpr EnumName<Activation> kActivationNames[] = {
-    {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"gelu_new", Activation::gelu_tanh}, {"silu", Activation::silu}};
+constexpr EnumName<Activation> kActivationNames[] = {{"relu", Activation::relu},
+                                                     {"gelu", Activation::gelu},
+                                                     {"gelu_new", Activation::gelu_tanh},
+                                                     {"silu", Activation::silu}};
 constexpr EnumName<NormKind> kNormNames[] = {{"layer", NormKind::layer}, {"rms", NormKind::rms}};
 constexpr EnumName<nn::Position> kPositionNames[] = {{"none", nn::Position::none},
                                                      {"sinusoidal", nn::Position::sinusoidal},

@@ -1,7 +1,8 @@
 #include <base/fail.hpp>
-#include <cmath>
 #include <models/config_names.hpp>
 #include <rapt/models/encoder_decoder.hpp>
+
+#include <cmath>
 
 namespace rapt::models {
 namespace {
@@ -74,9 +75,10 @@ void EncoderDecoderConfig::check() const {
   require<ConfigError>(source_vocabulary > 0 && target_vocabulary > 0,
                        "[encoder-decoder] vocabularies of {} and {} tokens: both must be at least 1", source_vocabulary,
                        target_vocabulary);
-  require<ConfigError>(tying != Tying::all || source_vocabulary == target_vocabulary,
-                       "[encoder-decoder] tying 'all' needs one vocabulary, but the source has {} tokens and the target {}",
-                       source_vocabulary, target_vocabulary);
+  require<ConfigError>(
+      tying != Tying::all || source_vocabulary == target_vocabulary,
+      "[encoder-decoder] tying 'all' needs one vocabulary, but the source has {} tokens and the target {}",
+      source_vocabulary, target_vocabulary);
   require<ConfigError>(encoder_layers > 0 && decoder_layers > 0 && d_ff > 0 && max_positions > 0,
                        "[encoder-decoder] {}+{} layers, d_ff {}, max_positions {}: all must be at least 1",
                        encoder_layers, decoder_layers, d_ff, max_positions);

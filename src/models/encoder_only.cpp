@@ -5,10 +5,8 @@
 namespace rapt::models {
 namespace {
 
-constexpr EnumName<Head> kHeadNames[] = {{"none", Head::none},
-                                         {"masked_lm", Head::masked_lm},
-                                         {"classifier", Head::classifier},
-                                         {"tagger", Head::tagger}};
+constexpr EnumName<Head> kHeadNames[] = {
+    {"none", Head::none}, {"masked_lm", Head::masked_lm}, {"classifier", Head::classifier}, {"tagger", Head::tagger}};
 constexpr double kDeviation = 0.02;  // of all matrices, as BERT draws them
 
 nn::LayerShape layer_shape(const EncoderOnlyConfig& c) {
@@ -64,9 +62,10 @@ EncoderOnlyConfig EncoderOnlyConfig::from_json(const std::string& text, const st
 std::string EncoderOnlyConfig::to_json() const { return write_config(*this); }
 
 void EncoderOnlyConfig::check() const {
-  require<ConfigError>(vocabulary > 0 && layers > 0 && d_ff > 0 && max_positions > 0 && labels > 0,
-                       "[encoder] vocabulary {}, {} layers, d_ff {}, max_positions {}, {} labels: all must be at least 1",
-                       vocabulary, layers, d_ff, max_positions, labels);
+  require<ConfigError>(
+      vocabulary > 0 && layers > 0 && d_ff > 0 && max_positions > 0 && labels > 0,
+      "[encoder] vocabulary {}, {} layers, d_ff {}, max_positions {}, {} labels: all must be at least 1", vocabulary,
+      layers, d_ff, max_positions, labels);
   require_rate("encoder", "dropout", dropout);
   require_rate("encoder", "attention_dropout", attention_dropout);
   require_eps("encoder", norm_eps);
@@ -108,7 +107,8 @@ EncoderOnly::EncoderOnly(const Config& config, std::unique_ptr<nn::Parameters> p
 Tensor EncoderOnly::encode(const Tensor& tokens, const Tensor& types, const Tensor& lengths, nn::Context& ctx) const {
   Tensor x = embedding_(tokens, ctx);  // [B, T, d]
   require<ConfigError>(types_ || !types, "[encoder] token types are given, and this model has none (token_types 0)");
-  require<ShapeError>(!types || types.shape() == tokens.shape(), "[encoder] types {} for tokens {}: equal shapes are needed",
+  require<ShapeError>(!types || types.shape() == tokens.shape(),
+                      "[encoder] types {} for tokens {}: equal shapes are needed",
                       types ? to_string(types.shape()) : "", to_string(tokens.shape()));
   if (types_) {
     const Tensor ids = types ? types : Tensor::zeros(tokens.shape(), DType::i32);
@@ -139,7 +139,8 @@ Tensor EncoderOnly::logits(const Tensor& x, nn::Context& ctx) const {
 
 Tensor EncoderOnly::loss(const Tensor& x, const Tensor& labels, const CrossEntropyOptions& options,
                          nn::Context& ctx) const {
-  return projected_cross_entropy(features(x, ctx), output_weight(), output_ ? output_->b : output_bias_, labels, options);
+  return projected_cross_entropy(features(x, ctx), output_weight(), output_ ? output_->b : output_bias_, labels,
+                                 options);
 }
 
 }  // namespace rapt::models

@@ -3,6 +3,7 @@
 #include <base/json.hpp>
 #include <rapt/models/folder.hpp>
 #include <rapt/models/safetensors.hpp>
+
 #include <set>
 
 namespace rapt::models {
@@ -65,8 +66,8 @@ std::string model_type(const std::filesystem::path& folder) {
   return json["model_type"].get<std::string>();
 }
 
-#define RAPT_FOLDER(Model)                                                   \
-  template void save(const Model&, const std::filesystem::path&, DType);     \
+#define RAPT_FOLDER(Model)                                               \
+  template void save(const Model&, const std::filesystem::path&, DType); \
   template std::unique_ptr<Model> load(const std::filesystem::path&, DType);
 RAPT_FOLDER(EncoderDecoder)
 RAPT_FOLDER(EncoderOnly)

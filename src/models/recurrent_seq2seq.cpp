@@ -45,9 +45,10 @@ RecurrentSeq2SeqConfig RecurrentSeq2SeqConfig::from_json(const std::string& text
 std::string RecurrentSeq2SeqConfig::to_json() const { return write_config(*this); }
 
 void RecurrentSeq2SeqConfig::check() const {
-  require<ConfigError>(source_vocabulary > 0 && target_vocabulary > 0 && d_embedding > 0 && d_hidden > 0 && layers > 0,
-                       "[recurrent] vocabularies {} and {}, d_embedding {}, d_hidden {}, {} layers: all must be at least 1",
-                       source_vocabulary, target_vocabulary, d_embedding, d_hidden, layers);
+  require<ConfigError>(
+      source_vocabulary > 0 && target_vocabulary > 0 && d_embedding > 0 && d_hidden > 0 && layers > 0,
+      "[recurrent] vocabularies {} and {}, d_embedding {}, d_hidden {}, {} layers: all must be at least 1",
+      source_vocabulary, target_vocabulary, d_embedding, d_hidden, layers);
   require_rate("recurrent", "dropout", dropout);
 }
 
@@ -128,7 +129,7 @@ Tensor RecurrentSeq2Seq::decode_bahdanau(const Tensor& x, const Memory& memory, 
   std::vector<Tensor> rows, weights;
   const int64_t B = x.size(0), T = x.size(1), H = config_.d_hidden;
   for (int64_t t = 0; t < T; ++t) {
-    const Tensor y = x.select(1, t);                                                       // [B, d_embedding]
+    const Tensor y = x.select(1, t);  // [B, d_embedding]
     const Tensor query = state.back().h.view({B, 1, H});
     const nn::Attended seen = nn::weighted_sum(scores(query, memory.keys), memory.states, memory.lengths);
     const Tensor context = seen.context.view({B, memory_size()});
@@ -139,20 +140,20 @@ Tensor RecurrentSeq2Seq::decode_bahdanau(const Tensor& x, const Memory& memory, 
       input = state[i].h;
     }
     rows.push_back(concat({state.back().h, context, y}, 1));
-    weights.push_back(seen.weights);                                                       // [B, 1, S]
+    weights.push_back(seen.weights);  // [B, 1, S]
   }
   if (ctx.probe) probe(concat(weights, 1), ctx);
-  return (*combine_)(stack(rows, 1), Activation::tanh);                                    // [B, T, H]
+  return (*combine_)(stack(rows, 1), Activation::tanh);  // [B, T, H]
 }
 
 /// s = all states of the decoder;  c = attention asked with s;  out = tanh(W [s; c])
 Tensor RecurrentSeq2Seq::decode_luong(const Tensor& x, const Memory& memory, nn::Context& ctx) const {
-  const Tensor s = decoder_(x, memory.start, ctx).outputs;                                 // [B, T, H]
+  const Tensor s = decoder_(x, memory.start, ctx).outputs;  // [B, T, H]
   const auto* general = std::get_if<nn::MultiplicativeScores>(&scores_);
   const Tensor e = general ? (*general)(s, memory.keys) : nn::DotScores{}(s, memory.keys);  // [B, T, S]
   const nn::Attended seen = nn::weighted_sum(e, memory.states, memory.lengths);
   if (ctx.probe) probe(seen.weights, ctx);
-  return (*combine_)(concat({s, seen.context}, 2), Activation::tanh);                      // [B, T, H]
+  return (*combine_)(concat({s, seen.context}, 2), Activation::tanh);  // [B, T, H]
 }
 
 void RecurrentSeq2Seq::probe(const Tensor& weights, nn::Context& ctx) const {

@@ -5,7 +5,8 @@ namespace rapt::nn {
 
 AttentionShape AttentionShape::resolved() const {
   AttentionShape s = *this;
-  require<ConfigError>(d_model > 0 && h > 0, "[attention] d_model {} and {} heads: both must be at least 1", d_model, h);
+  require<ConfigError>(d_model > 0 && h > 0, "[attention] d_model {} and {} heads: both must be at least 1", d_model,
+                       h);
   if (s.g == 0) s.g = h;
   require<ConfigError>(s.g > 0 && h % s.g == 0, "[attention] {} query heads cannot share {} key heads evenly", h, s.g);
   if (s.d_k == 0 || s.d_v == 0)

@@ -1,10 +1,11 @@
 #include <base/fail.hpp>
-#include <cmath>
 #include <rapt/autograd/tape.hpp>
 #include <rapt/base/random.hpp>
 #include <rapt/nn/parameters.hpp>
-#include <set>
 #include <tensor/visit.hpp>
+
+#include <cmath>
+#include <set>
 
 namespace rapt::nn {
 namespace {

@@ -1,7 +1,8 @@
-#include <bit>
-#include <cmath>
 #include <rapt/nn/positions.hpp>
 #include <tensor/visit.hpp>
+
+#include <bit>
+#include <cmath>
 
 namespace rapt::nn {
 

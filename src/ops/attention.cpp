@@ -1,5 +1,6 @@
-#include <cmath>
 #include <ops/support.hpp>
+
+#include <cmath>
 
 namespace rapt {
 namespace {

@@ -87,8 +87,9 @@ Tensor embedding(const Tensor& ids, const Tensor& table, const EmbeddingOptions&
 
 Tensor gather_rows(const Tensor& x, const Tensor& ids) {
   require_float("gather_rows", x, "x");
-  require<ShapeError>(x.rank() == 2 && ids.rank() == 1, "[gather_rows] x {} and ids {}: x [V, D] and ids [N] are needed",
-                      to_string(x.shape()), to_string(ids.shape()));
+  require<ShapeError>(x.rank() == 2 && ids.rank() == 1,
+                      "[gather_rows] x {} and ids {}: x [V, D] and ids [N] are needed", to_string(x.shape()),
+                      to_string(ids.shape()));
   require_ids("gather_rows", ids, x.size(0));
   const Tensor table = contiguous(x);
   Tensor y = Tensor::empty({ids.size(0), x.size(1)}, x.dtype(), x.device());

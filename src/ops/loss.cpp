@@ -8,14 +8,14 @@ int64_t count_targets(const Tensor& targets, int64_t rows, int64_t vocabulary, c
   require_dtype("cross_entropy", targets, "targets", DType::i32);
   require<ShapeError>(targets.numel() == rows && targets.is_contiguous(),
                       "[cross_entropy] targets {} for {} rows of logits", to_string(targets.shape()), rows);
-  require<ConfigError>(options.smoothing >= 0 && options.smoothing < 1, "[cross_entropy] smoothing {} is outside [0, 1)",
-                       options.smoothing);
+  require<ConfigError>(options.smoothing >= 0 && options.smoothing < 1,
+                       "[cross_entropy] smoothing {} is outside [0, 1)", options.smoothing);
   const int32_t* values = targets.data<int32_t>();
   int64_t count = 0;
   for (int64_t n = 0; n < rows; ++n) {
     if (values[n] == options.ignore) continue;
-    require<IndexError>(values[n] >= 0 && values[n] < vocabulary, "[cross_entropy] target {} in row {} is outside [0, {})",
-                        values[n], n, vocabulary);
+    require<IndexError>(values[n] >= 0 && values[n] < vocabulary,
+                        "[cross_entropy] target {} in row {} is outside [0, {})", values[n], n, vocabulary);
     ++count;
   }
   return count;

@@ -67,7 +67,8 @@ AddNorm add_norm(const Tensor& input, const Tensor& residual, const Tensor& gain
   }
   const Tensor rows = as_rows(x);
   const DType statistics = wide(x.dtype());
-  AddNorm result{r ? Tensor::empty(x.shape(), x.dtype(), x.device()) : x, Tensor::empty(x.shape(), x.dtype(), x.device())};
+  AddNorm result{r ? Tensor::empty(x.shape(), x.dtype(), x.device()) : x,
+                 Tensor::empty(x.shape(), x.dtype(), x.device())};
   kernels::NormForward op;
   op.kind = options.kind;
   op.x = rows;

@@ -24,8 +24,8 @@ Tensor softmax_rows(const Tensor& input, const Tensor& lengths, bool log) {
   if (lengths) {
     const int64_t rows = op.x.size(0), groups = lengths.numel();
     require_lengths("softmax", lengths, groups, x.size(-1));
-    require<ShapeError>(groups > 0 ? rows % groups == 0 : rows == 0, "[softmax] {} rows and {} lengths: rows per length must be whole",
-                        rows, groups);
+    require<ShapeError>(groups > 0 ? rows % groups == 0 : rows == 0,
+                        "[softmax] {} rows and {} lengths: rows per length must be whole", rows, groups);
     op.lengths = lengths;
     op.repeat = std::max<int64_t>(1, rows / std::max<int64_t>(1, groups));
   }

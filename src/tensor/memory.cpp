@@ -1,12 +1,13 @@
+#include <base/fail.hpp>
+#include <rapt/tensor/memory.hpp>
+
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <base/fail.hpp>
 #include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <rapt/tensor/memory.hpp>
 #include <vector>
 
 namespace rapt {

@@ -1,6 +1,7 @@
-#include <algorithm>
 #include <base/fail.hpp>
 #include <rapt/tensor/shape.hpp>
+
+#include <algorithm>
 
 namespace rapt {
 

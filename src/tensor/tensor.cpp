@@ -1,9 +1,10 @@
-#include <algorithm>
-#include <array>
 #include <base/fail.hpp>
-#include <cstring>
 #include <rapt/tensor/tensor.hpp>
 #include <tensor/visit.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
 
 namespace rapt {
 
@@ -103,8 +104,8 @@ Tensor Tensor::view(const Shape& wanted) const {
   require<ShapeError>(open < 0 || known > 0, "[view] {} as {}: beside a size of 0 the -1 could be anything",
                       to_string(shape()), to_string(wanted));
   if (open >= 0 && numel() % known == 0) target[open] = numel() / known;
-  require<ShapeError>(target.numel() == numel(), "[view] {} has {} elements, {} has another number",
-                      to_string(shape()), numel(), to_string(wanted));
+  require<ShapeError>(target.numel() == numel(), "[view] {} has {} elements, {} has another number", to_string(shape()),
+                      numel(), to_string(wanted));
   if (numel() == 0) return make_view(target, contiguous_strides(target), offset(), hook().region);
   // Merge axes that are adjacent in memory into runs; each axis of the target must then divide the run it falls in.
   struct Run {
@@ -190,7 +191,8 @@ std::vector<double> Tensor::to_vector() const {
   values.reserve(size_t(numel()));
   visit_dtype(dtype(), [&]<class T>(TypeTag<T>) {
     const T* base = data<T>();
-    for_each_offset(shape(), {strides()}, [&](const std::array<int64_t, 1>& at) { values.push_back(to_double(base[at[0]])); });
+    for_each_offset(shape(), {strides()},
+                    [&](const std::array<int64_t, 1>& at) { values.push_back(to_double(base[at[0]])); });
   });
   return values;
 }
@@ -211,8 +213,7 @@ Tensor Tensor::contiguous() const {
 }
 
 void Tensor::copy_from(const Tensor& source) const {
-  require<ShapeError>(source.shape() == shape(), "[copy] from {} to {}", to_string(source.shape()),
-                      to_string(shape()));
+  require<ShapeError>(source.shape() == shape(), "[copy] from {} to {}", to_string(source.shape()), to_string(shape()));
   storage().touch();
   if (source.dtype() == dtype() && is_contiguous() && source.is_contiguous()) {
     std::memmove(raw(), source.raw(), size_t(numel()) * size_of(dtype()));

@@ -1,9 +1,10 @@
-#include <algorithm>
 #include <base/fail.hpp>
-#include <cmath>
 #include <kernels/kernels.hpp>
 #include <rapt/base/threads.hpp>
 #include <rapt/train/optimiser.hpp>
+
+#include <algorithm>
+#include <cmath>
 
 namespace rapt::train {
 namespace {
@@ -55,9 +56,17 @@ void Optimiser::apply(const Sgd& rule, double lr, double clip) {
 void Optimiser::apply(const Adam& rule, double lr, double clip) {
   const Tensor w = parameters_.weights(), g = parameters_.grads();
   auto update = [&](int64_t begin, int64_t n, double decay) {
-    kernels::Adam op{w.narrow(0, begin, n), g.narrow(0, begin, n), first_.narrow(0, begin, n),
-                     second_.narrow(0, begin, n), lr, rule.beta1, rule.beta2, rule.eps, decay,
-                     1 - std::pow(rule.beta1, double(steps_)), 1 - std::pow(rule.beta2, double(steps_))};
+    kernels::Adam op{w.narrow(0, begin, n),
+                     g.narrow(0, begin, n),
+                     first_.narrow(0, begin, n),
+                     second_.narrow(0, begin, n),
+                     lr,
+                     rule.beta1,
+                     rule.beta2,
+                     rule.eps,
+                     decay,
+                     1 - std::pow(rule.beta1, double(steps_)),
+                     1 - std::pow(rule.beta2, double(steps_))};
     op.clip = clip;
     op.decoupled = rule.decoupled;
     kernels::launch(op);
@@ -135,7 +144,8 @@ std::vector<nn::Parameters::Entry> Optimiser::state() const {
 void Optimiser::restore(const std::vector<nn::Parameters::Entry>& state, int64_t steps) {
   for (const auto& own : this->state()) {
     const auto it = std::find_if(state.begin(), state.end(), [&](const auto& e) { return e.name == own.name; });
-    require<FileError>(it != state.end(), "[optimiser] the saved state has no '{}': it is of another optimiser", own.name);
+    require<FileError>(it != state.end(), "[optimiser] the saved state has no '{}': it is of another optimiser",
+                       own.name);
     require<FileError>(it->tensor.shape() == own.tensor.shape(),
                        "[optimiser] saved '{}' has shape {}, this model needs {}", own.name,
                        to_string(it->tensor.shape()), to_string(own.tensor.shape()));

@@ -1,8 +1,9 @@
-#include <algorithm>
 #include <base/fail.hpp>
+#include <rapt/train/schedule.hpp>
+
+#include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <rapt/train/schedule.hpp>
 
 namespace rapt::train {
 

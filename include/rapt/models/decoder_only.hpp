@@ -20,7 +20,7 @@ struct DecoderOnlyConfig {
   nn::Position position = nn::Position::learned;
   double rotary_base = 10000;
   bool rotary_interleaved = false;
-  bool bias = true;             ///< in linear maps
+  bool bias = true;  ///< in linear maps
   bool tie_embeddings = true;
   bool scaled_attention = true;
   int64_t bos_id = 1, eos_id = 2;

@@ -41,10 +41,10 @@ class RecurrentSeq2Seq {
       : RecurrentSeq2Seq(config, std::make_unique<nn::Parameters>(seed, dtype)) {}
 
   struct Memory {
-    Tensor states;                      ///< [B, S, H or 2H]: one a source position
-    Tensor keys;                        ///< what the scores see of them
-    Tensor lengths;                     ///< [B] or undefined
-    std::vector<CellState> start;       ///< of the decoder, one a layer
+    Tensor states;                 ///< [B, S, H or 2H]: one a source position
+    Tensor keys;                   ///< what the scores see of them
+    Tensor lengths;                ///< [B] or undefined
+    std::vector<CellState> start;  ///< of the decoder, one a layer
   };
   Memory encode(const Tensor& source, const Tensor& lengths, nn::Context& ctx) const;
   /// target [B, T] (shifted right) -> [B, T, d_hidden]

@@ -17,10 +17,10 @@ inline Tensor join_heads(const Tensor& x) { return x.view({x.size(0), x.size(1),
 /// The shape of one attention block.
 struct AttentionShape {
   int64_t d_model = 512;
-  int64_t h = 8;                      ///< heads
-  int64_t g = 0;                      ///< key and value heads, shared by h / g query heads each; 0: h
-  int64_t d_k = 0, d_v = 0;           ///< of one head; 0: d_model / h
-  float p = 0;                        ///< dropout on the weights
+  int64_t h = 8;                       ///< heads
+  int64_t g = 0;                       ///< key and value heads, shared by h / g query heads each; 0: h
+  int64_t d_k = 0, d_v = 0;            ///< of one head; 0: d_model / h
+  float p = 0;                         ///< dropout on the weights
   Position position = Position::none;  ///< rotary and alibi act here
   double rotary_base = 10000;
   bool rotary_interleaved = false;
@@ -55,10 +55,10 @@ struct MultiHeadAttention {
 
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const Mask& mask, Context& ctx) const {
     const AttentionShape& s = attend.shape;
-    const Tensor Q = split_heads(W_Q(query), s.h);              // [B, Tq, h, d_k]
-    const Tensor K = split_heads(W_K(key), s.g);                // [B, Tk, g, d_k]
-    const Tensor V = split_heads(W_V(value), s.g);              // [B, Tk, g, d_v]
-    return W_O(join_heads(attend(Q, K, V, mask, ctx)));         // [B, Tq, d_model]
+    const Tensor Q = split_heads(W_Q(query), s.h);       // [B, Tq, h, d_k]
+    const Tensor K = split_heads(W_K(key), s.g);         // [B, Tk, g, d_k]
+    const Tensor V = split_heads(W_V(value), s.g);       // [B, Tk, g, d_v]
+    return W_O(join_heads(attend(Q, K, V, mask, ctx)));  // [B, Tq, d_model]
   }
 };
 
@@ -79,11 +79,11 @@ struct SelfAttention {
   Tensor operator()(const Tensor& x, const Mask& mask, Context& ctx) const {
     const AttentionShape& s = attend.shape;
     const int64_t q = s.h * s.d_k, k = s.g * s.d_k, v = s.g * s.d_v;
-    const Tensor qkv = W_QKV(x);                                     // [B, T, q + k + v]
-    const Tensor Q = split_heads(qkv.narrow(-1, 0, q), s.h);         // [B, T, h, d_k]
-    const Tensor K = split_heads(qkv.narrow(-1, q, k), s.g);         // [B, T, g, d_k]
-    const Tensor V = split_heads(qkv.narrow(-1, q + k, v), s.g);     // [B, T, g, d_v]
-    return W_O(join_heads(attend(Q, K, V, mask, ctx)));              // [B, T, d_model]
+    const Tensor qkv = W_QKV(x);                                  // [B, T, q + k + v]
+    const Tensor Q = split_heads(qkv.narrow(-1, 0, q), s.h);      // [B, T, h, d_k]
+    const Tensor K = split_heads(qkv.narrow(-1, q, k), s.g);      // [B, T, g, d_k]
+    const Tensor V = split_heads(qkv.narrow(-1, q + k, v), s.g);  // [B, T, g, d_v]
+    return W_O(join_heads(attend(Q, K, V, mask, ctx)));           // [B, T, d_model]
   }
 };
 
@@ -102,11 +102,11 @@ struct CrossAttention {
   Tensor operator()(const Tensor& x, const Tensor& memory, const Mask& mask, Context& ctx) const {
     const AttentionShape& s = attend.shape;
     const int64_t k = s.g * s.d_k, v = s.g * s.d_v;
-    const Tensor Q = split_heads(W_Q(x), s.h);                  // [B, Tq, h, d_k]
-    const Tensor kv = W_KV(memory);                             // [B, Tk, k + v]
-    const Tensor K = split_heads(kv.narrow(-1, 0, k), s.g);     // [B, Tk, g, d_k]
-    const Tensor V = split_heads(kv.narrow(-1, k, v), s.g);     // [B, Tk, g, d_v]
-    return W_O(join_heads(attend(Q, K, V, mask, ctx)));         // [B, Tq, d_model]
+    const Tensor Q = split_heads(W_Q(x), s.h);               // [B, Tq, h, d_k]
+    const Tensor kv = W_KV(memory);                          // [B, Tk, k + v]
+    const Tensor K = split_heads(kv.narrow(-1, 0, k), s.g);  // [B, Tk, g, d_k]
+    const Tensor V = split_heads(kv.narrow(-1, k, v), s.g);  // [B, Tk, g, d_v]
+    return W_O(join_heads(attend(Q, K, V, mask, ctx)));      // [B, Tq, d_model]
   }
 };
 
@@ -137,7 +137,9 @@ struct AdditiveScores {
   Linear W, U;
   Tensor v;
   AdditiveScores(const Scope& scope, int64_t d_q, int64_t d_k, int64_t a)
-      : W(scope / "w", d_q, a), U(scope / "u", d_k, a, {.bias = false}), v(scope.parameter("v", {a}, Init::xavier(a, 1))) {}
+      : W(scope / "w", d_q, a),
+        U(scope / "u", d_k, a, {.bias = false}),
+        v(scope.parameter("v", {a}, Init::xavier(a, 1))) {}
 
   Tensor keys(const Tensor& k) const { return U(k); }  ///< computed once a sentence: [B, Tk, a]
   /// q [B, Tq, d_q] against keys(k)

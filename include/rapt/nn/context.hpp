@@ -19,10 +19,10 @@ struct Probe {
 
 /// What varies from call to call travels here, in the open.
 struct Context {
-  bool training = false;       ///< dropout on
-  DType dtype = DType::f32;    ///< of activations; weights stay f32 (f64 with f64)
+  bool training = false;        ///< dropout on
+  DType dtype = DType::f32;     ///< of activations; weights stay f32 (f64 with f64)
   uint64_t seed = 0, step = 0;  ///< of the randomness
-  uint64_t draws = 0;          ///< tensors that drew randomness in this step
+  uint64_t draws = 0;           ///< tensors that drew randomness in this step
   Probe* probe = nullptr;
   bool recompute = false;  ///< keep only the inputs of layers, and run them again in the backward pass
 

@@ -28,7 +28,8 @@ struct Embedding {
 
   Tensor operator()(const Tensor& tokens, Context& ctx) const {
     require_tokens(tokens);
-    const Tensor x = embedding(tokens, E, {.scale = scale, .positions = P, .offset = 0, .dtype = ctx.dtype});  // [B, T, d]
+    const Tensor x =
+        embedding(tokens, E, {.scale = scale, .positions = P, .offset = 0, .dtype = ctx.dtype});  // [B, T, d]
     return dropout(x, ctx.dropout(p), ctx.next_random());
   }
 };

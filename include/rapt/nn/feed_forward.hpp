@@ -14,8 +14,8 @@ struct FeedForward {
       : W_1(scope / "w1", d, d_ff, options), W_2(scope / "w2", d_ff, d, options), act(act), p(p) {}
 
   Tensor operator()(const Tensor& x, Context& ctx) const {
-    const Tensor hidden = W_1(x, act);                                 // [B, T, d_ff]
-    return W_2(dropout(hidden, ctx.dropout(p), ctx.next_random()));    // [B, T, d]
+    const Tensor hidden = W_1(x, act);                               // [B, T, d_ff]
+    return W_2(dropout(hidden, ctx.dropout(p), ctx.next_random()));  // [B, T, d]
   }
 };
 
@@ -28,8 +28,8 @@ struct GatedFeedForward {
       : W_gu(scope, d, {{"gate", d_ff}, {"up", d_ff}}, options), W_2(scope / "w2", d_ff, d, options), p(p) {}
 
   Tensor operator()(const Tensor& x, Context& ctx) const {
-    const Tensor hidden = swiglu(W_gu(x));                             // [B, T, d_ff]
-    return W_2(dropout(hidden, ctx.dropout(p), ctx.next_random()));    // [B, T, d]
+    const Tensor hidden = swiglu(W_gu(x));                           // [B, T, d_ff]
+    return W_2(dropout(hidden, ctx.dropout(p), ctx.next_random()));  // [B, T, d]
   }
 };
 

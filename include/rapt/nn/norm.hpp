@@ -32,14 +32,16 @@ struct Residual {
   bool pre;
   float p;
 
-  Residual(const Scope& scope, int64_t d, NormOptions options, bool pre, float p) : norm(scope, d, options), pre(pre), p(p) {}
+  Residual(const Scope& scope, int64_t d, NormOptions options, bool pre, float p)
+      : norm(scope, d, options), pre(pre), p(p) {}
 
   template <class F>
   void operator()(Stream& s, F f, Context& ctx) const {
     if (pre) {
       s.pending = f(settle(s, norm, p, ctx));
     } else {
-      s.x = add_norm(s.x, f(s.x), norm.gain, norm.bias, norm.options, ctx.dropout(p), ctx.next_random()).y;
+      const Tensor r = f(s.x);  // before next_random: what f draws comes first, whatever the compiler
+      s.x = add_norm(s.x, r, norm.gain, norm.bias, norm.options, ctx.dropout(p), ctx.next_random()).y;
     }
   }
 

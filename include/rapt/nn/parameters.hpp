@@ -57,8 +57,8 @@ class Parameters {
   void freeze_layout();
 
   const std::vector<Entry>& entries() const { return entries_; }  ///< one a name, parts apart
-  Tensor find(const std::string& name) const;                      ///< throws IndexError when there is none
-  int64_t count() const;                                           ///< numbers, without the padding between parameters
+  Tensor find(const std::string& name) const;                     ///< throws IndexError when there is none
+  int64_t count() const;                                          ///< numbers, without the padding between parameters
   DType dtype() const { return dtype_; }
 
   const Tensor& weights() const { return weights_; }  ///< flat [n]

@@ -16,8 +16,8 @@ struct LayerShape {
   bool gated = false;  ///< SwiGLU; `act` is not used then
   NormOptions norm;
   bool pre_norm = false;
-  float p = 0.1f;     ///< dropout on each sublayer's result
-  float p_ffn = 0;    ///< dropout inside the feed-forward
+  float p = 0.1f;   ///< dropout on each sublayer's result
+  float p_ffn = 0;  ///< dropout inside the feed-forward
 };
 
 /// Either feed-forward, chosen once when the layer is built.
@@ -45,8 +45,10 @@ struct EncoderLayer {
         around_ffn(scope / "ffn_norm", s.attention.d_model, s.norm, s.pre_norm, s.p) {}
 
   void operator()(Stream& x, const Mask& mask, Context& ctx) const {
-    around_self(x, [&](const Tensor& y) { return self(y, mask, ctx); }, ctx);
-    around_ffn(x, [&](const Tensor& y) { return ffn(y, ctx); }, ctx);
+    around_self(
+        x, [&](const Tensor& y) { return self(y, mask, ctx); }, ctx);
+    around_ffn(
+        x, [&](const Tensor& y) { return ffn(y, ctx); }, ctx);
   }
 };
 
@@ -66,9 +68,12 @@ struct DecoderLayer {
         around_ffn(scope / "ffn_norm", s.attention.d_model, s.norm, s.pre_norm, s.p) {}
 
   void operator()(Stream& x, const Tensor& memory, const Mask& self_mask, const Mask& memory_mask, Context& ctx) const {
-    around_self(x, [&](const Tensor& y) { return self(y, self_mask, ctx); }, ctx);
-    around_cross(x, [&](const Tensor& y) { return cross(y, memory, memory_mask, ctx); }, ctx);
-    around_ffn(x, [&](const Tensor& y) { return ffn(y, ctx); }, ctx);
+    around_self(
+        x, [&](const Tensor& y) { return self(y, self_mask, ctx); }, ctx);
+    around_cross(
+        x, [&](const Tensor& y) { return cross(y, memory, memory_mask, ctx); }, ctx);
+    around_ffn(
+        x, [&](const Tensor& y) { return ffn(y, ctx); }, ctx);
   }
 
  private:

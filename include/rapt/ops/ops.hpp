@@ -100,11 +100,11 @@ Tensor log_softmax(const Tensor& x);
 // ------------------------------------------------------------------------------------------------------------- losses
 
 struct CrossEntropyOptions {
-  double smoothing = 0;     ///< label smoothing: (1 - e) onehot + e / V
-  int32_t ignore = -1;      ///< targets that do not count (padding)
-  int64_t chunk_rows = 0;   ///< rows of logits held at a time; 0 chooses
-  double normaliser = 0;    ///< the sum is divided by this; 0: by the number of targets that count
-  Tensor* hits = nullptr;   ///< when set, receives i32 [N]: 1 where the largest logit is the target
+  double smoothing = 0;    ///< label smoothing: (1 - e) onehot + e / V
+  int32_t ignore = -1;     ///< targets that do not count (padding)
+  int64_t chunk_rows = 0;  ///< rows of logits held at a time; 0 chooses
+  double normaliser = 0;   ///< the sum is divided by this; 0: by the number of targets that count
+  Tensor* hits = nullptr;  ///< when set, receives i32 [N]: 1 where the largest logit is the target
 };
 /// sum_n lse(z_n) - (1 - e) z_n[t_n] - e mean(z_n), divided by the normaliser; logits z [.., V], targets t [..].
 /// One number, f32 (f64).
@@ -119,11 +119,11 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& y);
 // ---------------------------------------------------------------------------------------------------------- attention
 
 struct AttentionOptions {
-  Tensor lengths{};      ///< [B]: keys from lengths_b on are padding; undefined: none is
-  bool causal = false;   ///< query i sees keys up to i + (Tk - Tq)
-  Tensor alibi{};        ///< [h] slopes or undefined: adds -slope |distance|
-  double scale = 0;      ///< 0: 1 / sqrt(d_k)
-  float p = 0;           ///< dropout on the weights
+  Tensor lengths{};     ///< [B]: keys from lengths_b on are padding; undefined: none is
+  bool causal = false;  ///< query i sees keys up to i + (Tk - Tq)
+  Tensor alibi{};       ///< [h] slopes or undefined: adds -slope |distance|
+  double scale = 0;     ///< 0: 1 / sqrt(d_k)
+  float p = 0;          ///< dropout on the weights
   Philox random{};
   Tensor* weights = nullptr;  ///< when set, receives softmax(..) [B, h, Tq, Tk]
 };

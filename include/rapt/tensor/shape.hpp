@@ -25,8 +25,8 @@ class Shape {
   int64_t numel() const;
   bool operator==(const Shape& other) const;
 
-  Shape with(int axis, int64_t size) const;   ///< one size replaced
-  Shape without(int axis) const;              ///< one axis dropped
+  Shape with(int axis, int64_t size) const;  ///< one size replaced
+  Shape without(int axis) const;             ///< one axis dropped
   Shape inserted(int axis, int64_t size) const;
   /// Axis counted from the end when negative, checked.
   int axis(int a) const { return checked(a); }

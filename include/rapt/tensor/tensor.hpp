@@ -90,7 +90,7 @@ class Tensor {
 
   // Copies, outside the tape.
   Tensor to(DType dtype) const;
-  Tensor contiguous() const;  ///< itself when it is already
+  Tensor contiguous() const;                   ///< itself when it is already
   void copy_from(const Tensor& source) const;  ///< same shape, any dtype and strides
   void fill(double value) const;
 

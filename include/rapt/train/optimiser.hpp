@@ -18,8 +18,8 @@ struct Sgd {
 struct Adam {
   double beta1 = 0.9, beta2 = 0.98, eps = 1e-9;
   double decay = 0;
-  bool decoupled = true;         ///< AdamW; false adds decay w to g
-  bool decay_vectors = false;    ///< decay gains and biases too
+  bool decoupled = true;       ///< AdamW; false adds decay w to g
+  bool decay_vectors = false;  ///< decay gains and biases too
 };
 
 /// Adam's second moment kept as a row and a column of means for each matrix: memory grows with its sides, not with its

@@ -2,11 +2,11 @@
 #include <kernels/cpu/gemm_blocks.hpp>
 #include <kernels/cpu/gemm_driver.hpp>
 #include <kernels/cpu/pack_cache.hpp>
-#include <optional>
 #include <rapt/base/threads.hpp>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -225,8 +225,8 @@ class Product {
     int64_t matrix, row, rows, column, panels;
     const std::byte* packed_b;
     std::byte* packed_a;
-    std::byte *tile, *other_tile;  ///< mr x nr sums, used in turn
-    std::byte* sums;  ///< the whole block of C in f32, when C itself cannot hold partial sums
+    std::byte *tile, *other_tile;   ///< mr x nr sums, used in turn
+    std::byte* sums;                ///< the whole block of C in f32, when C itself cannot hold partial sums
     std::byte *c, *residual, *pre;  ///< its first elements
   };
   int64_t tile_size() const { return round_up(4 * kernel_.mr * kernel_.nr, 64); }
@@ -312,8 +312,8 @@ class Product {
   }
 
   /// From sums to C; the epilogue comes with the last block of k.
-  FinishJob finish(const Task& task, const MultiplyJob& product, int64_t row, int64_t column, int64_t columns, bool add_c,
-                   bool last) const {
+  FinishJob finish(const Task& task, const MultiplyJob& product, int64_t row, int64_t column, int64_t columns,
+                   bool add_c, bool last) const {
     FinishJob job{};
     job.sum = product.c;
     job.sum_stride = product.c_stride;
