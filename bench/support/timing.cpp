@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 namespace rapt::bench {
 
@@ -22,7 +23,8 @@ std::vector<Timing> time_in_turns(const std::vector<std::function<void()>>& call
   std::vector<Timing> result;
   for (auto& t : times) {
     std::sort(t.begin(), t.end());
-    result.push_back({t.front(), t[t.size() / 2], int(t.size())});
+    const double mean = std::accumulate(t.begin(), t.end(), 0.0) / double(t.size());
+    result.push_back({t.front(), t[t.size() / 2], mean, int(t.size())});
   }
   return result;
 }

@@ -4,9 +4,9 @@
 
 namespace rapt::bench {
 
-/// Seconds of one call: the best, which other work on the machine disturbs least, and the median.
+/// Seconds of one call: the best, which other work on the machine disturbs least, the median and the mean.
 struct Timing {
-  double best = 0, median = 0;
+  double best = 0, median = 0, mean = 0;
   int repetitions = 0;
 };
 
