@@ -1,5 +1,10 @@
 // What a busy neighbour costs: the same parallel work alone, and beside a process that never lets go of a core. A pool
 // that waits by spinning, or hands out its work in equal shares, loses far more than the neighbour takes.
+#include <kernels/kernels.hpp>
+#include <rapt/base/error.hpp>
+#include <rapt/base/threads.hpp>
+#include <support/timing.hpp>
+
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -7,11 +12,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
-#include <kernels/kernels.hpp>
-#include <rapt/base/error.hpp>
-#include <rapt/base/threads.hpp>
-#include <support/timing.hpp>
 #include <vector>
 
 namespace rapt::bench {

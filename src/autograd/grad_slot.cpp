@@ -4,11 +4,10 @@
 #include <cstring>
 
 namespace rapt {
-namespace {
 
-bool disjoint(const Region& a, const Region& b) { return a.end <= b.begin || b.end <= a.begin; }
-
-}  // namespace
+bool disjoint(const Region& a, const Region& b) {
+  return a.period == b.period && a.period > 1 && (a.end <= b.begin || b.end <= a.begin);
+}
 
 GradTarget GradSlot::claim(const Geometry& view, const Region& region) {
   if (!buffer) buffer = Tensor::empty(shape, dtype, device);

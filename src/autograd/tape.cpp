@@ -130,13 +130,20 @@ Tensor Grads::dy(int output) const {
 
 GradTarget Grads::into(int input) const {
   const Node::Edge& edge = node_.inputs[size_t(input)];
+  // attention(x, x, x): a kernel that makes several gradients at once cannot have one written over by the next, so all
+  // of them add to zeros.
+  const auto overlaps = [&](const Node::Edge& other) {
+    return &other != &edge && other.slot == edge.slot && !disjoint(other.region, edge.region);
+  };
+  if (!edge.slot->written() && std::any_of(node_.inputs.begin(), node_.inputs.end(), overlaps)) edge.slot->complete();
   return edge.slot->claim(edge.view, edge.region);
 }
 
 bool Grads::pass(int input, const Tensor& grad) const {
   const Node::Edge& edge = node_.inputs[size_t(input)];
-  // A buffer has one owner: it may be handed on once, and only to a whole tensor of the same shape.
-  if (passed_ || !edge.region.whole() || !(edge.view.shape == edge.slot->shape)) return false;
+  // A buffer has one owner: it may be handed on once, and only to a whole tensor that lies in memory as it does.
+  if (passed_ || !edge.region.whole() || !(edge.view.shape == edge.slot->shape) || !edge.view.is_contiguous())
+    return false;
   // Another input that is a view of the same tensor (x + x^T) would add the buffer to itself.
   const auto same_slot = [&](const Node::Edge& other) { return other.slot == edge.slot; };
   if (std::count_if(node_.inputs.begin(), node_.inputs.end(), same_slot) > 1) return false;
@@ -199,7 +206,8 @@ Tensor& require_grad(Tensor& t) {
 }
 
 Tensor grad(const Tensor& t) {
-  require<GradError>(t.requires_grad(), "[grad] '{}' was not marked with require_grad", t.name());
+  require<GradError>(t.requires_grad() && !t.hook().producer,
+                     "[grad] '{}' was not marked with require_grad: only leaves keep their gradient", t.name());
   GradSlot& slot = *t.hook().slot;
   slot.complete();
   return slot.buffer.seen_as(t.geometry(), slot.base_offset);

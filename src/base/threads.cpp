@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <exception>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -36,13 +40,25 @@ int cores_by_affinity() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-/// cgroup v2 `cpu.max` holds "quota period" or "max period"; a container with 1.5 cores gets 2 threads.
+/// The quota in one cgroup v2 folder: `cpu.max` holds "quota period", or "max period" for none.
+double quota_in(const std::filesystem::path& folder) {
+  std::ifstream file(folder / "cpu.max");
+  double quota = 0, period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return std::numeric_limits<double>::infinity();
+  return quota / period;
+}
+
+/// The smallest quota from this process's cgroup up to the root, rounded up: a container with 1.5 cores gets 2 threads.
 int cores_by_quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
-  return std::max(1, int(std::stod(quota) / period + 0.999));
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  double cores = quota_in(root);
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("0::/")) continue;
+    for (std::filesystem::path group = line.substr(4); !group.empty(); group = group.parent_path())
+      cores = std::min(cores, quota_in(root / group));
+  }
+  return int(std::clamp(std::ceil(cores), 1.0, 1e6));
 }
 
 /// One parallel_for in flight. Pieces are claimed with an atomic counter, so whoever runs takes the next one.
@@ -76,7 +92,11 @@ thread_local bool inside_pool = false;
 class Pool {
  public:
   explicit Pool(int threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { serve(); });
+    try {
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {
+      // The system lets us start no more (a limit on processes): those that run do all the work.
+    }
   }
   ~Pool() {
     {
@@ -87,8 +107,6 @@ class Pool {
     wake_.notify_all();
     for (auto& worker : workers_) worker.join();
   }
-  int threads() const { return int(workers_.size()) + 1; }
-
   void run(const std::shared_ptr<Job>& job) {
     {
       std::lock_guard lock(mutex_);
@@ -155,6 +173,7 @@ int thread_count() {
 
 void set_thread_count(int n) {
   require<ConfigError>(n >= 1, "[threads] {} threads asked for: at least 1 is needed", n);
+  require<Error>(!inside_pool, "[threads] the number of threads cannot change inside a parallel operation");
   std::lock_guard lock(pool_mutex);
   wanted_threads = n;
   pool.reset();

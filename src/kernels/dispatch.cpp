@@ -31,7 +31,7 @@ Forced parse(const std::string& spec) {
     require<KernelError>(exists, "[{}] has no implementation '{}'; available here: {}", op, name, known);
     require<KernelError>(available, "[{}] '{}' needs instructions that this processor lacks; available here: {}", op,
                          name, known);
-    result[op] = name;
+    require<KernelError>(result.emplace(op, name).second, "[kernels] '{}' is given twice", op);
   }
   return result;
 }

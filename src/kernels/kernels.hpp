@@ -26,7 +26,7 @@ using rapt::Activation;
 ///   one unit stride among their last two axes (so transposes are free); C's last axis has unit stride.
 ///   dtypes A, B -> C: f64 f64 -> f64; f32 f32 -> f32; bf16 bf16 -> bf16 or f32; f32 bf16 and bf16 f32 -> either
 ///   (the f32 side is rounded to bf16: a master weight); i8 i8 -> i32.
-///   bias [N] (f32, or f64 for f64), residual like C. `pre_activation`, like C, receives A B + bias when defined.
+///   bias [N] (f32, or f64 for f64), residual like C and not C itself. `pre_activation`, like C, receives A B + bias when defined.
 struct Gemm {
   static constexpr const char* op = "gemm";
   Tensor a, b, c;
@@ -311,7 +311,7 @@ const std::vector<Implementation<Args>>& implementations();
 template <class Args>
 void launch(const Args& args);
 
-/// Which implementation `launch` would run, for tests, benchmarks and `rapt doctor`.
+/// Which implementation `launch` would run, for tests and benchmarks.
 template <class Args>
 const Implementation<Args>& chosen(const Args& args);
 

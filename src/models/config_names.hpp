@@ -5,6 +5,9 @@
 #include <rapt/kernels/kinds.hpp>
 #include <rapt/nn/positions.hpp>
 
+#include <initializer_list>
+#include <utility>
+
 namespace rapt::models {
 
 constexpr EnumName<Activation> kActivationNames[] = {{"relu", Activation::relu},
@@ -29,6 +32,17 @@ inline void require_rate(const char* family, const char* name, double rate) {
 }
 inline void require_eps(const char* family, double eps) {
   require<ConfigError>(eps > 0, "[{}] norm_eps {} must be above 0", family, eps);
+}
+inline void require_ids(std::initializer_list<std::pair<const char*, int64_t>> ids, int64_t vocabulary) {
+  for (const auto& [name, id] : ids)
+    require<ConfigError>(id >= 0 && id < vocabulary, "[config] {} {} is outside the vocabulary of {} tokens", name, id,
+                         vocabulary);
+}
+
+template <class Config>
+Config checked(const Config& config) {
+  config.check();
+  return config;
 }
 
 }  // namespace rapt::models

@@ -27,11 +27,6 @@ nn::LayerShape layer_shape(const DecoderOnlyConfig& c) {
   return s;
 }
 
-DecoderOnlyConfig checked(const DecoderOnlyConfig& c) {
-  c.check();
-  return c;
-}
-
 }  // namespace
 
 template <class Archive>
@@ -72,9 +67,7 @@ DecoderOnlyConfig DecoderOnlyConfig::llama_shape() {
 }
 
 DecoderOnlyConfig DecoderOnlyConfig::from_json(const std::string& text, const std::string& label) {
-  const auto c = read_config<DecoderOnlyConfig>(text, label);
-  c.check();
-  return c;
+  return checked(read_config<DecoderOnlyConfig>(text, label));
 }
 
 std::string DecoderOnlyConfig::to_json() const { return write_config(*this); }
@@ -87,6 +80,8 @@ void DecoderOnlyConfig::check() const {
   require_rate("decoder", "attention_dropout", attention_dropout);
   require_eps("decoder", norm_eps);
   layer_shape(*this).attention.resolved();
+  require_ids({{"bos_id", bos_id}, {"eos_id", eos_id}}, vocabulary);
+  require<ConfigError>(rotary_base > 1, "[decoder] rotary_base {} must be above 1", rotary_base);
 }
 
 DecoderOnly::DecoderOnly(const Config& config, std::unique_ptr<nn::Parameters> parameters)

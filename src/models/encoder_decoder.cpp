@@ -27,11 +27,6 @@ nn::LayerShape layer_shape(const EncoderDecoderConfig& c) {
   return s;
 }
 
-EncoderDecoderConfig checked(const EncoderDecoderConfig& c) {
-  c.check();
-  return c;
-}
-
 }  // namespace
 
 template <class Archive>
@@ -64,9 +59,7 @@ void describe(Archive& a, EncoderDecoderConfig& c) {
 }
 
 EncoderDecoderConfig EncoderDecoderConfig::from_json(const std::string& text, const std::string& label) {
-  const auto c = read_config<EncoderDecoderConfig>(text, label);
-  c.check();
-  return c;
+  return checked(read_config<EncoderDecoderConfig>(text, label));
 }
 
 std::string EncoderDecoderConfig::to_json() const { return write_config(*this); }
@@ -87,6 +80,7 @@ void EncoderDecoderConfig::check() const {
   require_rate("encoder-decoder", "activation_dropout", activation_dropout);
   require_eps("encoder-decoder", norm_eps);
   layer_shape(*this).attention.resolved();
+  require_ids({{"pad_id", pad_id}, {"bos_id", bos_id}, {"eos_id", eos_id}}, target_vocabulary);
 }
 
 EncoderDecoderConfig EncoderDecoderConfig::preset(const std::string& name) {

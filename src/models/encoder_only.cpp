@@ -24,11 +24,6 @@ nn::LayerShape layer_shape(const EncoderOnlyConfig& c) {
   return s;
 }
 
-EncoderOnlyConfig checked(const EncoderOnlyConfig& c) {
-  c.check();
-  return c;
-}
-
 }  // namespace
 
 template <class Archive>
@@ -54,9 +49,7 @@ void describe(Archive& a, EncoderOnlyConfig& c) {
 }
 
 EncoderOnlyConfig EncoderOnlyConfig::from_json(const std::string& text, const std::string& label) {
-  const auto c = read_config<EncoderOnlyConfig>(text, label);
-  c.check();
-  return c;
+  return checked(read_config<EncoderOnlyConfig>(text, label));
 }
 
 std::string EncoderOnlyConfig::to_json() const { return write_config(*this); }
@@ -70,6 +63,7 @@ void EncoderOnlyConfig::check() const {
   require_rate("encoder", "attention_dropout", attention_dropout);
   require_eps("encoder", norm_eps);
   layer_shape(*this).attention.resolved();
+  require_ids({{"pad_id", pad_id}}, vocabulary);
 }
 
 EncoderOnly::EncoderOnly(const Config& config, std::unique_ptr<nn::Parameters> parameters)

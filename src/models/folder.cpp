@@ -4,6 +4,7 @@
 #include <rapt/models/folder.hpp>
 #include <rapt/models/safetensors.hpp>
 
+#include <cmath>
 #include <set>
 
 namespace rapt::models {
@@ -20,6 +21,15 @@ std::string unexpected(const SafetensorsFile& file, const std::set<std::string>&
   return list;
 }
 
+/// f16 ends at 65504; a weight beyond it would be saved as infinity without a word.
+void refuse_overflow(const nn::Parameters::Entry& entry, const Tensor& saved) {
+  const auto before = entry.tensor.to_vector(), after = saved.to_vector();
+  for (size_t i = 0; i < before.size(); ++i)
+    require<DTypeError>(std::isfinite(after[i]) || !std::isfinite(before[i]),
+                        "[save] '{}' holds {} at element {}, more than f16 can: save as bf16 or f32", entry.name,
+                        before[i], i);
+}
+
 }  // namespace
 
 template <class Model>
@@ -29,7 +39,10 @@ void save(const Model& model, const std::filesystem::path& folder, DType dtype) 
   std::filesystem::create_directories(folder, error);
   require<FileError>(!error, "{}: cannot be created: {}", folder.string(), error.message());
   std::vector<NamedTensor> tensors;
-  for (const auto& entry : model.parameters().entries()) tensors.push_back({entry.name, entry.tensor.to(dtype)});
+  for (const auto& entry : model.parameters().entries()) {
+    tensors.push_back({entry.name, entry.tensor.to(dtype)});
+    if (dtype == DType::f16) refuse_overflow(entry, tensors.back().tensor);
+  }
   save_safetensors(folder / kWeights, tensors, {{"format", "pt"}});
   write_file_atomically(folder / kConfig, model.config().to_json());
 }

@@ -11,11 +11,6 @@ constexpr EnumName<RecurrentAttention> kAttentionNames[] = {{"none", RecurrentAt
                                                             {"luong_dot", RecurrentAttention::luong_dot},
                                                             {"luong_general", RecurrentAttention::luong_general}};
 
-RecurrentSeq2SeqConfig checked(const RecurrentSeq2SeqConfig& c) {
-  c.check();
-  return c;
-}
-
 }  // namespace
 
 template <class Archive>
@@ -37,9 +32,7 @@ void describe(Archive& a, RecurrentSeq2SeqConfig& c) {
 }
 
 RecurrentSeq2SeqConfig RecurrentSeq2SeqConfig::from_json(const std::string& text, const std::string& label) {
-  const auto c = read_config<RecurrentSeq2SeqConfig>(text, label);
-  c.check();
-  return c;
+  return checked(read_config<RecurrentSeq2SeqConfig>(text, label));
 }
 
 std::string RecurrentSeq2SeqConfig::to_json() const { return write_config(*this); }
@@ -50,6 +43,7 @@ void RecurrentSeq2SeqConfig::check() const {
       "[recurrent] vocabularies {} and {}, d_embedding {}, d_hidden {}, {} layers: all must be at least 1",
       source_vocabulary, target_vocabulary, d_embedding, d_hidden, layers);
   require_rate("recurrent", "dropout", dropout);
+  require_ids({{"pad_id", pad_id}, {"bos_id", bos_id}, {"eos_id", eos_id}}, target_vocabulary);
 }
 
 RecurrentSeq2Seq::RecurrentSeq2Seq(const Config& config, std::unique_ptr<nn::Parameters> parameters)

@@ -29,8 +29,21 @@ void draw(const Tensor& t, const Init& init, uint64_t seed) {
 
 Init Init::xavier(int64_t fan_in, int64_t fan_out) { return uniform(std::sqrt(6.0 / double(fan_in + fan_out))); }
 
+Parameters::Parameters(uint64_t seed, DType dtype) : seed_(seed), dtype_(dtype) {
+  require<DTypeError>(dtype == DType::f32 || dtype == DType::f64, "[parameters] as {}: f32 or f64 is needed",
+                      to_string(dtype));
+}
+
+Parameters::Parameters(Source source, DType dtype) : Parameters(1, dtype) { source_ = std::move(source); }
+
 Tensor Parameters::load(const std::string& name, const Shape& shape) {
-  const Tensor found = source_(name);
+  Tensor found;
+  try {
+    found = source_(name);
+  } catch (const FileError& error) {
+    complaints_.push_back(error.what());
+    return {};
+  }
   if (!found) {
     complaints_.push_back(fmt::format("'{}' {} is missing", name, to_string(shape)));
     return {};
@@ -111,6 +124,7 @@ void Parameters::freeze_layout() {
       row += rows;
     }
   }
+  source_ = nullptr;  // what it refers to may end with the construction of the model
 }
 
 Tensor Parameters::find(const std::string& name) const {

@@ -112,11 +112,9 @@ Tensor binary(Binary f, const Tensor& left, const Tensor& right) {
   Tensor y = Tensor::empty(broadcast_shape(a, b), a.dtype(), a.device());
   kernels::launch(kernels::BinaryForward{f, a, b, y});
   BinaryBackward memory(f);
-  if (f == Binary::mul || f == Binary::div) {
-    memory.a = saved(a);
-    memory.b = saved(b);
-    memory.y = saved(y);
-  }
+  if (f == Binary::mul) memory.a = saved(a);
+  if (f == Binary::mul || f == Binary::div) memory.b = saved(b);
+  if (f == Binary::div) memory.y = saved(y);
   return record(std::move(memory), {a, b}, y);
 }
 

@@ -16,17 +16,21 @@ kernels::Unary unary_of(Activation act) {
   return kernels::Unary::relu;
 }
 
+/// target (+)= left right. The gradient of a transposed view is transposed too; the kernel wants unit stride in its last
+/// axis, so such a target is turned around: (left right)^T = right^T left^T.
+void add_product(const GradTarget& target, const Tensor& left, const Tensor& right) {
+  const bool turned = target.grad.stride(-1) != 1 && target.grad.size(-1) != 1;
+  kernels::Gemm gemm;
+  gemm.a = turned ? right.transpose(-1, -2) : left;
+  gemm.b = turned ? left.transpose(-1, -2) : right;
+  gemm.c = turned ? target.grad.transpose(-1, -2) : target.grad;
+  gemm.accumulate = target.accumulate;
+  kernels::launch(gemm);
+}
+
 /// dW (+)= dy^T x  and  db (+)= sum of dy over rows.
 void weight_gradients(Grads& g, int W, int b, const Tensor& dy, const Tensor& x) {
-  if (g.wants(W)) {
-    const GradTarget dW = g.into(W);
-    kernels::Gemm gemm;
-    gemm.a = dy.transpose(0, 1);
-    gemm.b = x;
-    gemm.c = dW.grad;
-    gemm.accumulate = dW.accumulate;
-    kernels::launch(gemm);
-  }
+  if (g.wants(W)) add_product(g.into(W), dy.transpose(0, 1), x);
   if (g.wants(b)) {
     const GradTarget db = g.into(b);
     kernels::Reduce reduce;
@@ -112,22 +116,10 @@ namespace {
 struct MatmulBackward : Backward {
   Tensor a, b;
   const char* name() const override { return "matmul"; }
-  void product(Grads& g, int input, const Tensor& left, const Tensor& right) {
-    if (!g.wants(input)) return;
-    const GradTarget target = g.into(input);
-    // A transposed input has a transposed gradient; the kernel wants unit stride in the last axis, so turn it around.
-    const bool turned = target.grad.stride(-1) != 1 && target.grad.size(-1) != 1;
-    kernels::Gemm gemm;
-    gemm.a = turned ? right.transpose(-1, -2) : left;
-    gemm.b = turned ? left.transpose(-1, -2) : right;
-    gemm.c = turned ? target.grad.transpose(-1, -2) : target.grad;
-    gemm.accumulate = target.accumulate;
-    kernels::launch(gemm);
-  }
   void run(Grads& g) override {
     const Tensor dy = g.dy();
-    product(g, 0, dy, b.transpose(-1, -2));  // da = dy b^T
-    product(g, 1, a.transpose(-1, -2), dy);  // db = a^T dy
+    if (g.wants(0)) add_product(g.into(0), dy, b.transpose(-1, -2));  // da = dy b^T
+    if (g.wants(1)) add_product(g.into(1), a.transpose(-1, -2), dy);  // db = a^T dy
   }
 };
 

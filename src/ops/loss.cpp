@@ -4,10 +4,15 @@ namespace rapt {
 namespace {
 
 /// Checks the targets and returns how many count.
-int64_t count_targets(const Tensor& targets, int64_t rows, int64_t vocabulary, const CrossEntropyOptions& options) {
+int64_t count_targets(const Tensor& targets, const Shape& leading, int64_t vocabulary,
+                      const CrossEntropyOptions& options) {
   require_dtype("cross_entropy", targets, "targets", DType::i32);
-  require<ShapeError>(targets.numel() == rows && targets.is_contiguous(),
-                      "[cross_entropy] targets {} for {} rows of logits", to_string(targets.shape()), rows);
+  require_shape("cross_entropy", targets, "targets", leading);
+  require<ShapeError>(targets.is_contiguous(), "[cross_entropy] targets must be contiguous");
+  require<ConfigError>(options.normaliser >= 0,
+                       "[cross_entropy] a normaliser of {}: above 0, or 0 for the number of targets",
+                       options.normaliser);
+  const int64_t rows = targets.numel();
   require<ConfigError>(options.smoothing >= 0 && options.smoothing < 1,
                        "[cross_entropy] smoothing {} is outside [0, 1)", options.smoothing);
   const int32_t* values = targets.data<int32_t>();
@@ -115,7 +120,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   require_float("cross_entropy", logits, "logits");
   const Tensor z = contiguous(logits), rows = as_rows(z);
   const int64_t N = rows.size(0);
-  const double scale = scale_for(count_targets(targets, N, rows.size(1), options), options);
+  const double scale = scale_for(count_targets(targets, z.shape().without(-1), rows.size(1), options), options);
   const LossRows loss_rows = rows_of(targets, N, z.dtype(), options);
   kernels::CrossEntropy op = chunk_of(loss_rows, 0, N, rows, options, scale);
   LossBackward memory;
@@ -143,7 +148,7 @@ Tensor projected_cross_entropy(const Tensor& input, const Tensor& W, const Tenso
   const Tensor b = bias ? contiguous(bias) : bias;
   const Tensor x = contiguous(input), rows = as_rows(x);
   const int64_t N = rows.size(0), V = W.size(0);
-  const double scale = scale_for(count_targets(targets, N, V, options), options);
+  const double scale = scale_for(count_targets(targets, x.shape().without(-1), V, options), options);
   const LossRows loss_rows = rows_of(targets, N, x.dtype(), options);
 
   ProjectionGrads grads;
@@ -180,9 +185,13 @@ Tensor projected_cross_entropy(const Tensor& input, const Tensor& W, const Tenso
 }
 
 Tensor binary_cross_entropy(const Tensor& logits, const Tensor& y) {
+  require_shape("binary_cross_entropy", y, "y", logits.shape());
   return mean(sub(softplus(logits), mul(logits, y)));
 }
 
-Tensor mean_squared_error(const Tensor& x, const Tensor& y) { return mean(square(sub(x, y))); }
+Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
+  require_shape("mean_squared_error", y, "y", x.shape());
+  return mean(square(sub(x, y)));
+}
 
 }  // namespace rapt

@@ -3,8 +3,6 @@
 namespace rapt {
 namespace {
 
-int64_t gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
-
 /// Inputs: gx, gh, h, c; outputs: h', c' (LSTM only).
 struct CellNode : Backward {
   kernels::CellBackward op;  // what was saved
@@ -45,7 +43,7 @@ CellState cell_step(Cell cell, const Tensor& gx, const Tensor& gates_h, const Ce
   const bool lstm = cell == Cell::lstm;
   const Tensor h = contiguous(state.h), gh = contiguous(gates_h);
   require<ShapeError>(h.rank() == 2, "[cell] h {}: [B, H] is needed", to_string(h.shape()));
-  const Shape gate_shape{h.size(0), gates_of(cell) * h.size(1)};
+  const Shape gate_shape{h.size(0), gate_count(cell) * h.size(1)};
   require_shape("cell", gx, "gx", gate_shape);
   require_shape("cell", gh, "gh", gate_shape);
   require_dtype("cell", h, "h", gx.dtype());

@@ -29,10 +29,9 @@ size_t block_size(size_t bytes) {
 }
 
 std::byte* take_from_system(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* data = std::aligned_alloc(alignment, rounded);
-  if (data && bytes >= kHugePage) madvise(data, rounded, MADV_HUGEPAGE);  // fewer TLB misses; a hint, so unchecked
+  void* data = nullptr;
+  if (posix_memalign(&data, bytes >= kHugePage ? kHugePage : kAlignment, bytes) != 0) return nullptr;
+  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // fewer TLB misses; a hint, so unchecked
   return static_cast<std::byte*>(data);
 }
 
@@ -116,6 +115,7 @@ std::shared_ptr<Storage> Storage::allocate(size_t bytes, Device device) {
 }
 
 std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_ptr<void> owner) {
+  require<Error>(owner != nullptr, "[memory] {} borrowed bytes have no owner that keeps them alive", bytes);
   return std::shared_ptr<Storage>(new Storage(static_cast<std::byte*>(data), bytes, Device{}, std::move(owner)));
 }
 

@@ -15,6 +15,7 @@ Tensor::Impl& Tensor::impl() const {
 
 Tensor Tensor::over(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape, DType dtype) {
   for (int64_t d : shape) require<ShapeError>(d >= 0, "[tensor] negative size in shape {}", to_string(shape));
+  require<ShapeError>(offset >= 0, "[tensor] offset {} is negative", offset);
   const size_t needed = size_t(offset + shape.numel()) * size_of(dtype);
   require<ShapeError>(needed <= storage->bytes(), "[tensor] shape {} of {} needs {} bytes, the storage holds {}",
                       to_string(shape), to_string(dtype), needed, storage->bytes());
@@ -69,14 +70,16 @@ void Tensor::check_dtype(DType wanted) const {
   require<DTypeError>(dtype() == wanted, "[tensor] holds {}, read as {}", to_string(dtype()), to_string(wanted));
 }
 
-bool Tensor::is_contiguous() const {
+bool Geometry::is_contiguous() const {
   int64_t step = 1;
-  for (int i = rank() - 1; i >= 0; --i) {
-    if (size(i) != 1 && stride(i) != step) return false;
-    step *= size(i);
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
   }
   return true;
 }
+
+bool Tensor::is_contiguous() const { return geometry().is_contiguous(); }
 
 Tensor Tensor::make_view(const Shape& shape, const Strides& strides, int64_t offset, const Region& region) const {
   Tensor t;
@@ -153,7 +156,7 @@ Tensor Tensor::narrow(int axis, int64_t begin, int64_t length) const {
                       "[narrow] {} elements from {} on along axis {} of {}", length, begin, a, to_string(shape()));
   Region region = hook().region;
   if (length != size(a)) {
-    const bool regular = region.whole() && is_contiguous();
+    const bool regular = region.whole() && is_contiguous() && length > 0;
     const int64_t inner = stride(a);
     region = regular ? Region{size(a) * inner, begin * inner, (begin + length) * inner} : Region{0, 0, 0};
   }

@@ -160,7 +160,13 @@ WeightAverage::WeightAverage(nn::Parameters& parameters, double decay) : paramet
   average_.copy_from(parameters.weights());
 }
 
+void WeightAverage::restore(const Tensor& values, int64_t updates) {
+  average_.copy_from(values);
+  updates_ = updates;
+}
+
 void WeightAverage::update() {
+  require<Error>(!swapped_, "[average] the average is in the place of the weights: swap them back first");
   ++updates_;
   // Early on the average follows faster: after t updates it never looks back further than they reach.
   const double decay = std::min(decay_, double(1 + updates_) / double(10 + updates_));
@@ -169,6 +175,7 @@ void WeightAverage::update() {
 }
 
 void WeightAverage::swap() {
+  swapped_ = !swapped_;
   const Tensor kept = Tensor::empty(average_.shape(), average_.dtype());
   kept.copy_from(average_);
   average_.copy_from(parameters_.weights());

@@ -20,6 +20,8 @@ double Schedule::operator()(int64_t step) const {
 }
 
 Schedule Schedule::of_the_paper(int64_t d_model, int64_t warmup) {
+  require<ConfigError>(d_model >= 1 && warmup >= 1,
+                       "[schedule] d_model {} and a warm-up of {} steps: both must be at least 1", d_model, warmup);
   Schedule s;
   s.warmup = warmup;
   s.peak = 1 / std::sqrt(double(d_model) * double(warmup));

@@ -16,7 +16,7 @@ using namespace kernels;
 std::vector<int64_t> targets() {
   std::vector<int64_t> list;
   for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON, HWY_STATIC_TARGET})
-    if (hwy::SupportedTargets() & target) list.push_back(target);
+    if (hwy::SupportedTargets() & target & ~(HWY_DISABLED_TARGETS)) list.push_back(target);
   return list;
 }
 

@@ -170,7 +170,7 @@ TEST(BadModelInput, Labels) {
   const EncoderDecoder model(transformer_config());
   nn::Context ctx;
   const Tensor source = tokens({2, 3});
-  expect_error<ShapeError>("targets [2, 4] for 6 rows", [&] {
+  expect_error<ShapeError>("targets has shape [2, 4]; [2, 3] is needed", [&] {
     model.loss(source, {}, source, tokens({2, 4}), {}, ctx);
   });
   expect_error<IndexError>("target 13 in row 0 is outside [0, 13)", [&] {

@@ -162,7 +162,7 @@ TEST(BadInput, IdsAndPositions) {
   expect_error<IndexError>("target -2 in row 0 is outside [0, 5)", [] {
     projected_cross_entropy(f32({2, 4}), f32({5, 4}), {}, i32({-2, 0}));
   });
-  expect_error<ShapeError>("targets [3] for 2 rows", [] { cross_entropy(f32({2, 4}), i32({0, 1, 2})); });
+  expect_error<ShapeError>("targets has shape [3]; [2] is needed", [] { cross_entropy(f32({2, 4}), i32({0, 1, 2})); });
   expect_error<ShapeError>("x [2, 4] x W^T [5, 3]", [] {
     projected_cross_entropy(f32({2, 4}), f32({5, 3}), {}, i32({0, 1}));
   });

@@ -43,6 +43,9 @@ struct GradSlot {
   std::vector<Region> written_;
 };
 
+/// Do two views of one tensor surely share no element?
+bool disjoint(const Region& a, const Region& b);
+
 class Grads;
 
 /// A primitive's memory of its forward pass: what it saved, and one `run` that calls the backward kernels.
@@ -142,7 +145,8 @@ void backward(const Tensor& loss);
 void backward(const Tensor& y, const Tensor& dy);
 
 /// y = f(inputs) without keeping what f saves: f runs again in the backward pass. f must compute the same again (draw
-/// no fresh randomness). Memory for time.
+/// no fresh randomness), and may use what is on the tape only through `inputs`; leaves, such as parameters, it may
+/// capture. Memory for time.
 Tensor checkpoint(std::function<Tensor(std::span<const Tensor>)> f, std::vector<Tensor> inputs);
 
 }  // namespace rapt

@@ -14,7 +14,8 @@ using RangeBody = void (*)(void* context, int64_t begin, int64_t end);
 void run_ranges(int64_t n, int64_t grain, RangeBody body, void* context);
 }  // namespace detail
 
-/// Calls `body(begin, end)` on disjoint pieces of [0, n) of at least `grain` each, and returns when all are done.
+/// Calls `body(begin, end)` on disjoint pieces of [0, n) of `grain` each (the last may be smaller; with one thread it is
+/// all one piece), and returns when all are done.
 /// Pieces are handed out as threads become free, so a thread that loses its core to another process delays one piece,
 /// not the operation. An exception in `body` is rethrown here. Nested calls run in place.
 template <class Body>

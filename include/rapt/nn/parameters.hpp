@@ -43,8 +43,9 @@ class Parameters {
     Tensor tensor;  ///< a view of the flat buffer
   };
 
-  explicit Parameters(uint64_t seed = 1, DType dtype = DType::f32) : seed_(seed), dtype_(dtype) {}
-  Parameters(Source source, DType dtype) : source_(std::move(source)), dtype_(dtype) {}
+  /// `dtype` is f32, or f64 for gradient checks; activations in bf16 are a matter of the Context.
+  explicit Parameters(uint64_t seed = 1, DType dtype = DType::f32);
+  Parameters(Source source, DType dtype);
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 

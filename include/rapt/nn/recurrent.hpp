@@ -14,9 +14,10 @@ struct Recurrent {
   Linear W, U;
 
   Recurrent(const Scope& scope, Cell cell, int64_t d_in, int64_t H)
-      : cell(cell), H(H), W(scope / "input", d_in, gates(cell) * H), U(scope / "hidden", H, gates(cell) * H) {}
-
-  static int64_t gates(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
+      : cell(cell),
+        H(H),
+        W(scope / "input", d_in, gate_count(cell) * H),
+        U(scope / "hidden", H, gate_count(cell) * H) {}
 
   CellState start(int64_t batch, DType dtype) const;  ///< zeros
 
@@ -31,7 +32,7 @@ struct Recurrent {
   Result operator()(const Tensor& x, const Tensor& lengths, const CellState& start, bool backwards = false) const;
 };
 
-/// Layers on top of each other, each in one direction or both (outputs side by side, states joined by a linear map).
+/// Layers on top of each other, each in one direction or both (outputs and states side by side).
 struct RecurrentStack {
   std::vector<Recurrent> forwards, backwards;
   float p;  // dropout between layers

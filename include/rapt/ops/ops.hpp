@@ -139,8 +139,11 @@ Tensor additive_scores(const Tensor& q, const Tensor& k, const Tensor& v);
 struct CellState {
   Tensor h, c;  ///< [B, H]; c only for the LSTM
 };
-/// One step after both matrix products: gx and gh [B, G] are the input and hidden sides of the gates with their biases
-/// (kernels.hpp has the formulas). Rows with step >= lengths_b keep their state.
+/// One step after both matrix products: gx and gh [B, G] are the input and hidden sides of the gates with their biases.
+///   rnn  (G =  H)  h' = tanh(gx + gh)
+///   lstm (G = 4H)  i, f, g, o = sigmoid, sigmoid, tanh, sigmoid of gx + gh;  c' = f c + i g;  h' = o tanh(c')
+///   gru  (G = 3H)  r, z = sigmoid(gx + gh);  n = tanh(gx_n + r gh_n);  h' = (1 - z) n + z h
+/// Rows with step >= lengths_b keep their state.
 CellState cell_step(Cell cell, const Tensor& gx, const Tensor& gh, const CellState& state, const Tensor& lengths = {},
                     int64_t step = 0);
 

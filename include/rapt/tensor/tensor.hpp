@@ -35,6 +35,7 @@ struct Geometry {
   Shape shape;
   Strides strides;
   int64_t offset = 0;
+  bool is_contiguous() const;
 };
 
 /// A strided view of reference-counted memory, with value semantics of a handle: copies share the contents.
@@ -68,7 +69,8 @@ class Tensor {
   bool is_contiguous() const;
 
   std::byte* raw() const { return storage().data() + size_t(offset()) * size_of(dtype()); }
-  /// Typed access; throws DTypeError when T is not what the tensor holds.
+  /// Typed access; throws DTypeError when T is not what the tensor holds. After writing to a weight this way, call
+  /// storage().touch(), or products keep using its packed form.
   template <class T>
   T* data() const {
     check_dtype(dtype_of<T>);
@@ -79,7 +81,7 @@ class Tensor {
   std::vector<double> to_vector() const;                  ///< all elements in order, any dtype
 
   // Views. The gradient flows through each of them.
-  Tensor view(const Shape& shape) const;  ///< same elements in another shape; one size may be -1; must be contiguous
+  Tensor view(const Shape& shape) const;  ///< same elements in another shape; one size may be -1
   Tensor transpose(int a, int b) const;
   Tensor narrow(int axis, int64_t begin, int64_t length) const;
   Tensor select(int axis, int64_t index) const;  ///< narrow to one and drop the axis

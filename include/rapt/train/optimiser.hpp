@@ -68,11 +68,14 @@ class WeightAverage {
   void update();
   void swap();
   const Tensor& values() const { return average_; }
+  int64_t updates() const { return updates_; }
+  void restore(const Tensor& values, int64_t updates);  ///< from a checkpoint
 
  private:
   nn::Parameters& parameters_;
   double decay_;
   int64_t updates_ = 0;
+  bool swapped_ = false;
   Tensor average_;
 };
 

@@ -68,6 +68,22 @@ std::byte* thread_scratch(size_t bytes) {
   return storage->data();
 }
 
+/// What a kernel needs around the work of a thread, also when that work throws.
+class Session {
+ public:
+  explicit Session(const GemmKernel& kernel) : kernel_(kernel) {
+    if (kernel_.begin) kernel_.begin();
+  }
+  ~Session() {
+    if (kernel_.end) kernel_.end();
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+ private:
+  const GemmKernel& kernel_;
+};
+
 class Product {
  public:
   Product(const GemmKernel& kernel, const Gemm& args)
@@ -127,6 +143,7 @@ class Product {
     key[15] = kernel_.nr;
     key[16] = blocks_.units;
     key[17] = kernel_.compensated;
+    key[18] = kernel_.tiles;
     return key;
   }
 
@@ -202,7 +219,7 @@ class Product {
     const int64_t panels = p_end - p_begin, panels_a_task = blocks_.n_block / kernel_.nr;
     const int64_t n_parts = divide_up(panels, panels_a_task);
     parallel_for((i_end - i_begin) * n_parts * m_parts, 1, [&](int64_t begin, int64_t end) {
-      if (kernel_.begin) kernel_.begin();
+      const Session session(kernel_);
       for (int64_t t = begin; t < end; ++t) {
         Task task{};
         task.matrix = i_begin + t / m_parts / n_parts;
@@ -217,7 +234,6 @@ class Product {
         task.pre = first_element(pre_, args_.pre_activation, task);
         run_task(task);
       }
-      if (kernel_.end) kernel_.end();
     });
   }
 

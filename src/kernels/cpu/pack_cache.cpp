@@ -1,5 +1,7 @@
 #include <kernels/cpu/pack_cache.hpp>
 
+#include <atomic>
+
 namespace rapt::kernels::cpu {
 
 PackedForms& PackedForms::of(Storage& storage) {
@@ -16,7 +18,10 @@ std::shared_ptr<Storage> PackedForms::get(Storage& storage, const PackKey& key, 
     std::lock_guard lock(mutex_);
     Form& form = forms_[key];
     if (form.packed && form.version == version) return form.packed;
-    if (form.packed.use_count() == 1) packed = std::move(form.packed);
+    if (form.packed.use_count() == 1) {
+      std::atomic_thread_fence(std::memory_order_acquire);  // the last reader is done before the memory is used again
+      packed = std::move(form.packed);
+    }
     form.packed.reset();
   }
   if (!packed) packed = Storage::allocate(bytes);
