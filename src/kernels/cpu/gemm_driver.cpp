@@ -294,8 +294,6 @@ class Product {
     job.units = units_of(k);
     job.rows = rows;
     job.a = task.packed_a + i * panel_a_bytes();
-    // The tile unit writes C only at the end; the other kernels fetch it themselves as they go.
-    if (kernel_.tiles && (last || !keeps_sums_)) fetch_c(task, row, column, rows);
     const bool more = k > 0 || args_.accumulate;
     const bool whole = columns == kernel_.nr && (rows == kernel_.mr || !kernel_.tiles);
     if (keeps_sums_) {
@@ -317,15 +315,6 @@ class Product {
     job.c_stride = kernel_.nr;
     call(job);
     return finish(task, job, row, column, columns, more, last);
-  }
-
-  /// Asks for the lines of a tile of C, so that they are there when its sums are.
-  void fetch_c(const Task& task, int64_t row, int64_t column, int64_t rows) const {
-    constexpr int64_t kLine = 64;
-    const std::byte* first = at(c_, task.c, row, column);
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t byte = 0; byte < kernel_.nr * c_.element_bytes; byte += kLine)
-        __builtin_prefetch(first + r * c_.row_stride * c_.element_bytes + byte, 1);
   }
 
   void call(const MultiplyJob& job) const { few_ ? kernel_.multiply_few(job) : kernel_.multiply(job); }
