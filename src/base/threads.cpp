@@ -127,7 +127,8 @@ class Pool {
   }
 
  private:
-  static constexpr int kSpin = 2000;  // some tens of microseconds
+  static constexpr int kSpin =
+      200;  // a few microseconds: longer, and a busy neighbour costs more than its share (bench_threads)
 
   void serve() {
     inside_pool = true;
