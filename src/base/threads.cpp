@@ -127,8 +127,8 @@ class Pool {
   }
 
  private:
-  static constexpr int kSpin =
-      200;  // a few microseconds: longer, and a busy neighbour costs more than its share (bench_threads)
+  /// A few microseconds. With more, a busy neighbour costs more than its share: ./dev bench threads shows it.
+  static constexpr int kSpin = 200;
 
   void serve() {
     inside_pool = true;

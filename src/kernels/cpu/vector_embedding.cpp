@@ -47,10 +47,12 @@ void embedding_columns(const EmbeddingBackward& op, int64_t begin, int64_t end) 
   const F32 d;
   const VF scale = hn::Set(d, float(op.scale));
   const int32_t* ids = op.ids.data<int32_t>();
-  const int64_t N = op.dy.size(0);
+  const int64_t N = op.dy.size(0), dy_stride = op.dy.stride(0), dw_stride = op.dweight.stride(0);
+  const T* first_dy = op.dy.data<T>() + begin;
+  float* first_dw = op.dweight.data<float>() + begin;
   for (int64_t n = 0; n < N; ++n) {
-    const T* dy = op.dy.data<T>() + n * op.dy.stride(0) + begin;
-    float* dw = op.dweight.data<float>() + ids[n] * op.dweight.stride(0) + begin;
+    const T* dy = first_dy + n * dy_stride;
+    float* dw = first_dw + ids[n] * dw_stride;
     for_lanes(size_t(end - begin), [&](size_t i, auto extent) HWY_ATTR {
       store(hn::MulAdd(load(d, dy + i, extent), scale, load(d, dw + i, extent)), d, dw + i, extent);
     });
@@ -104,8 +106,10 @@ void run(const EmbeddingBackward& op) {
       for (int64_t v = b; v < e; ++v)
         std::memset(op.dweight.data<float>() + v * op.dweight.stride(0), 0, size_t(D) * sizeof(float));
     });
+  // One stretch of columns a thread: in narrow ones memory would be read in crumbs.
   constexpr int64_t kColumns = 128;
-  parallel_for((D + kColumns - 1) / kColumns, row_grain(N * kColumns), [&](int64_t b, int64_t e) {
+  const int64_t stretches = (D + kColumns - 1) / kColumns, share = (stretches + thread_count() - 1) / thread_count();
+  parallel_for(stretches, std::max(share, row_grain(N * kColumns)), [&](int64_t b, int64_t e) {
     HWY_DYNAMIC_DISPATCH(embedding_backward)(op, b * kColumns, std::min(D, e * kColumns));
   });
 }
