@@ -5,7 +5,7 @@
 // gcc 12 takes the undefined lanes of its own intrinsics for a mistake (its bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
+#include <kernels/cpu/transpose_avx512.hpp>
 #endif
 
 namespace rapt::kernels::cpu::attention {
@@ -105,37 +105,6 @@ void pack_b(const Rows& from, void* to, int64_t stride, int padded_rows) {
       const I odd = _mm512_slli_epi32(load_widened(from, r + 1, c), 16);
       _mm512_store_si512(out + c, _mm512_or_si512(load_widened(from, r, c), odd));
     }
-}
-
-/// Lane i of x[j] changes places with lane j of x[i].
-inline void transpose(I (&x)[16]) {
-  I y[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-    y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
-    x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
-    x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
-    x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
-    y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xDD);
-    y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
-    y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xDD);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
-    x[i + 4] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88);
-    x[i + 8] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0xDD);
-    x[i + 12] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0xDD);
-  }
 }
 
 /// Pairs along a row of `from` are 32-bit words already: only these words are transposed.

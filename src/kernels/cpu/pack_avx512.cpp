@@ -1,7 +1,6 @@
 #if defined(__x86_64__)
 #include <kernels/cpu/gemm_kernels.hpp>
-
-#include <immintrin.h>
+#include <kernels/cpu/transpose_avx512.hpp>
 
 namespace rapt::kernels::cpu {
 namespace {
@@ -83,37 +82,6 @@ __m512i load_across(const T* p, int64_t step, int64_t left, __mmask16 lines) {
       unit = _mm512_or_si512(unit, _mm512_sllv_epi32(row, _mm512_set1_epi32(int(8 * i))));
     }
     return kForm == Packed::u8 ? _mm512_xor_si512(unit, _mm512_set1_epi8(char(0x80))) : unit;
-  }
-}
-
-/// 16 x 16 units: pairs, then quads, then 128-bit quarters change places.
-void transpose(__m512i (&r)[16]) {
-  __m512i t[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xDD);
   }
 }
 

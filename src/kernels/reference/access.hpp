@@ -1,6 +1,7 @@
 #pragma once
 // How the reference kernels see tensors: as rows of doubles, whatever the dtype and the strides. Each result is computed
 // in f64 and rounded once, when it is stored.
+#include <base/fail.hpp>
 #include <kernels/kernels.hpp>
 #include <tensor/visit.hpp>
 
@@ -30,6 +31,17 @@ double dropout_factor(const Philox& random, float p, int64_t n);
 
 double apply(Unary f, double x);
 double derivative(Unary f, double x);
+
+/// Calls `f(element, wide)` with tags of the element type and of the type of weights and statistics beside it.
+template <class F>
+void visit_with_wide(DType dtype, const char* op, F&& f) {
+  switch (dtype) {
+    case DType::f64: return f(TypeTag<double>{}, TypeTag<double>{});
+    case DType::f32: return f(TypeTag<float>{}, TypeTag<float>{});
+    case DType::bf16: return f(TypeTag<BFloat16>{}, TypeTag<float>{});
+    default: fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
+  }
+}
 
 /// Calls `f(at, n, steps)` for each run along the last axis of `shape`: where it begins in each of `strides`, its length,
 /// and its step in each of them. A tensor without axes is one run of one.

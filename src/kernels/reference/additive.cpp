@@ -1,4 +1,5 @@
 #include <base/fail.hpp>
+#include <kernels/reference/access.hpp>
 #include <kernels/reference/reference.hpp>
 #include <rapt/base/threads.hpp>
 #include <tensor/visit.hpp>
@@ -82,26 +83,16 @@ void backward(const AdditiveScoresBackward& s) {
   }
 }
 
-template <class F>
-void visit_additive(DType dtype, const char* op, F&& f) {
-  switch (dtype) {
-    case DType::f64: return f(TypeTag<double>{}, TypeTag<double>{});
-    case DType::f32: return f(TypeTag<float>{}, TypeTag<float>{});
-    case DType::bf16: return f(TypeTag<BFloat16>{}, TypeTag<float>{});
-    default: fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
-  }
-}
-
 }  // namespace
 
 void run(const AdditiveScores& s) {
-  visit_additive(s.q.dtype(), s.op, [&](auto element, auto weight) {
+  visit_with_wide(s.q.dtype(), s.op, [&](auto element, auto weight) {
     forward<typename decltype(element)::type, typename decltype(weight)::type>(s);
   });
 }
 
 void run(const AdditiveScoresBackward& s) {
-  visit_additive(s.q.dtype(), s.op, [&](auto element, auto weight) {
+  visit_with_wide(s.q.dtype(), s.op, [&](auto element, auto weight) {
     backward<typename decltype(element)::type, typename decltype(weight)::type>(s);
   });
 }

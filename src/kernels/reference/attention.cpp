@@ -1,4 +1,5 @@
 #include <base/fail.hpp>
+#include <kernels/reference/access.hpp>
 #include <kernels/reference/reference.hpp>
 #include <rapt/base/threads.hpp>
 #include <tensor/visit.hpp>
@@ -158,27 +159,16 @@ void backward_of_key_head(const AttentionBackward& a, const Problem& p, int64_t 
   }
 }
 
-/// Calls f with the element type and the type of the statistics (lse, weights).
-template <class F>
-void visit_attention(DType dtype, const char* op, F&& f) {
-  switch (dtype) {
-    case DType::f64: return f(TypeTag<double>{}, TypeTag<double>{});
-    case DType::f32: return f(TypeTag<float>{}, TypeTag<float>{});
-    case DType::bf16: return f(TypeTag<BFloat16>{}, TypeTag<float>{});
-    default: fail<DTypeError>("[{}] takes f64, f32 and bf16, not {}", op, to_string(dtype));
-  }
-}
-
 }  // namespace
 
 void run(const AttentionForward& a) {
-  visit_attention(a.q.dtype(), a.op, [&](auto element, auto statistic) {
+  visit_with_wide(a.q.dtype(), a.op, [&](auto element, auto statistic) {
     forward<typename decltype(element)::type, typename decltype(statistic)::type>(a);
   });
 }
 
 void run(const AttentionBackward& a) {
-  visit_attention(a.q.dtype(), a.op, [&](auto element, auto statistic) {
+  visit_with_wide(a.q.dtype(), a.op, [&](auto element, auto statistic) {
     const Problem p(a);
     parallel_for(p.batch * p.key_heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task)
