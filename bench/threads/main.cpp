@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,8 +27,10 @@ class BusyNeighbour {
  public:
   BusyNeighbour() : child_(fork()) {
     if (child_ < 0) throw Error("[threads] no second process could be started");
-    if (child_ == 0)
+    if (child_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever ends this program ends the neighbour
       for (volatile unsigned n = 0;;) n = n + 1;
+    }
   }
   ~BusyNeighbour() {
     kill(child_, SIGKILL);

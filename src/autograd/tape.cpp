@@ -192,8 +192,8 @@ DetectNonFinite::DetectNonFinite() : before_(detecting) { detecting = true; }
 DetectNonFinite::~DetectNonFinite() { detecting = before_; }
 
 Tensor& require_grad(Tensor& t) {
-  require<DTypeError>(is_floating(t.dtype()), "[require_grad] {} has no gradient: f64, f32 or bf16 is needed",
-                      to_string(t.dtype()));
+  require<DTypeError>(is_floating(t.dtype()) && t.dtype() != DType::f16,
+                      "[require_grad] {} has no gradient: f64, f32 or bf16 is needed", to_string(t.dtype()));
   require<ShapeError>(t.is_contiguous(), "[require_grad] a leaf must be contiguous, {} with strides {} is not",
                       to_string(t.shape()), to_string(t.strides()));
   auto slot = std::make_shared<GradSlot>();

@@ -24,9 +24,12 @@ constexpr EnumName<nn::Position> kPositionNames[] = {{"none", nn::Position::none
 /// Sizes above this are surely a mistake, and products of two of them still fit in 64 bits.
 constexpr int64_t kLargestSize = int64_t(1) << 30;
 inline auto size_range() { return between<int64_t>(1, kLargestSize); }
+/// A file that asks for more layers than this is broken or hostile; it would be built for minutes before it fails.
+constexpr int64_t kMostLayers = 1024;
+inline auto layer_range() { return between<int64_t>(1, kMostLayers); }
 inline auto rate_range() { return half_open(0.0, 1.0); }
 
-/// For configs that are made in code: what from_json refuses is refused here too.
+/// For configs that are made in code.
 inline void require_rate(const char* family, const char* name, double rate) {
   require<ConfigError>(rate >= 0 && rate < 1, "[{}] {} {} is outside [0, 1)", family, name, rate);
 }

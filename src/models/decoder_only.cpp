@@ -35,7 +35,7 @@ void describe(Archive& a, DecoderOnlyConfig& c) {
   a.required("vocabulary", c.vocabulary, size_range());
   a.required("d_model", c.d_model, size_range());
   a.required("d_ff", c.d_ff, size_range());
-  a.required("layers", c.layers, size_range());
+  a.required("layers", c.layers, layer_range());
   a.required("heads", c.heads, size_range());
   a("key_heads", c.key_heads, between<int64_t>(0, kLargestSize));
   a("max_positions", c.max_positions, size_range());

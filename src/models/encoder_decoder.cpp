@@ -36,8 +36,8 @@ void describe(Archive& a, EncoderDecoderConfig& c) {
   a.required("target_vocabulary", c.target_vocabulary, size_range());
   a.required("d_model", c.d_model, size_range());
   a.required("d_ff", c.d_ff, size_range());
-  a.required("encoder_layers", c.encoder_layers, size_range());
-  a.required("decoder_layers", c.decoder_layers, size_range());
+  a.required("encoder_layers", c.encoder_layers, layer_range());
+  a.required("decoder_layers", c.decoder_layers, layer_range());
   a.required("heads", c.heads, size_range());
   a("key_heads", c.key_heads, between<int64_t>(0, kLargestSize));
   a("dropout", c.dropout, rate_range());

@@ -21,7 +21,7 @@ void describe(Archive& a, RecurrentSeq2SeqConfig& c) {
   a.required("d_embedding", c.d_embedding, size_range());
   a.required("d_hidden", c.d_hidden, size_range());
   a("d_attention", c.d_attention, between<int64_t>(0, kLargestSize));
-  a("layers", c.layers, size_range());
+  a("layers", c.layers, layer_range());
   a("cell", c.cell, kCellNames);
   a("bidirectional", c.bidirectional);
   a("attention", c.attention, kAttentionNames);

@@ -68,8 +68,7 @@ Tensor Parameters::make(const std::string& path, std::span<const Part> parts, co
   int64_t rows = 0;
   for (const Part& part : parts) {
     rows += part.rows;
-    for (const Entry& entry : entries_)
-      require<Error>(entry.name != part.name, "[parameters] two layers claim the name '{}'", part.name);
+    require<Error>(!names_.contains(part.name), "[parameters] two layers claim the name '{}'", part.name);
   }
   require<ShapeError>(rows == shape[0], "[parameters] the parts of '{}' have {} rows together, the whole has {}", path,
                       rows, shape[0]);
@@ -85,6 +84,7 @@ Tensor Parameters::make(const std::string& path, std::span<const Part> parts, co
     } else if (const Tensor found = load(part.name, view.shape())) {
       view.copy_from(found);
     }
+    names_.insert(part.name);
     entries_.push_back({part.name, view});
   }
   return whole;

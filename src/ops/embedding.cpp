@@ -62,10 +62,11 @@ Tensor embedding(const Tensor& ids, const Tensor& table, const EmbeddingOptions&
     require_dtype("embedding", P, "positions", W.dtype());
     require<ShapeError>(P.rank() == 2 && P.size(1) == D, "[embedding] positions {} for vectors of {}",
                         to_string(P.shape()), D);
-    require<IndexError>(options.offset >= 0 && options.offset + length <= P.size(0),
-                        "[embedding] positions {} to {} are asked for, the table has {}: the sequence is too long for "
-                        "this model",
-                        options.offset, options.offset + length, P.size(0));
+    require<IndexError>(
+        options.offset >= 0 && length <= P.size(0) && options.offset <= P.size(0) - length,
+        "[embedding] {} positions from {} on are asked for, the table has {}: the sequence is too long for "
+        "this model",
+        length, options.offset, P.size(0));
   }
   Tensor y = Tensor::empty(ids.shape().inserted(ids.rank(), D), options.dtype, W.device());
   kernels::EmbeddingForward op;

@@ -79,7 +79,8 @@ Tensor linear(const Tensor& input, const Tensor& W, const Tensor& bias, Activati
   require_dtype("linear", W, "W", wide(input.dtype()));
   require<ShapeError>(input.rank() >= 1 && W.rank() == 2, "[linear] x {} and W {}: x [.., K] and W [N, K] are needed",
                       to_string(input.shape()), to_string(W.shape()));
-  require<ShapeError>(input.size(-1) == W.size(1), "[linear] inner dimensions differ: x {} x W^T {}",
+  require<ShapeError>(input.size(-1) == W.size(1),
+                      "[linear] inner dimensions differ: x {} and W {}; y = x W^T needs as many columns in both",
                       to_string(input.shape()), to_string(W.shape()));
   require<ShapeError>(W.size(0) > 0 && W.size(1) > 0, "[linear] x {} and W {}: every size of W must be at least 1",
                       to_string(input.shape()), to_string(W.shape()));

@@ -137,8 +137,8 @@ Tensor projected_cross_entropy(const Tensor& input, const Tensor& W, const Tenso
   require_float("cross_entropy", input, "x");
   require_dtype("cross_entropy", W, "W", wide(input.dtype()));
   require<ShapeError>(input.rank() >= 1 && W.rank() == 2 && input.size(-1) == W.size(1),
-                      "[cross_entropy] inner dimensions differ: x {} x W^T {}", to_string(input.shape()),
-                      to_string(W.shape()));
+                      "[cross_entropy] inner dimensions differ: x {} and W {}; x W^T needs as many columns in both",
+                      to_string(input.shape()), to_string(W.shape()));
   require<ShapeError>(W.size(0) > 0 && W.size(1) > 0, "[cross_entropy] W {}: every size must be at least 1",
                       to_string(W.shape()));
   if (bias) {

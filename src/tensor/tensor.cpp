@@ -13,12 +13,27 @@ Tensor::Impl& Tensor::impl() const {
   return *impl_;
 }
 
+namespace {
+
+/// The product is checked factor by factor: hostile files and callers name sizes whose product wraps around.
+int64_t checked_numel(const Shape& shape, int64_t unit = 1) {
+  int64_t n = unit;
+  for (int64_t d : shape)
+    require<ShapeError>(d >= 0 && !__builtin_mul_overflow(n, std::max<int64_t>(d, 1), &n),
+                        "[tensor] shape {} is not possible", to_string(shape));
+  return shape.numel() == 0 ? 0 : n;
+}
+
+}  // namespace
+
 Tensor Tensor::over(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape, DType dtype) {
   for (int64_t d : shape) require<ShapeError>(d >= 0, "[tensor] negative size in shape {}", to_string(shape));
-  require<ShapeError>(offset >= 0, "[tensor] offset {} is negative", offset);
-  const size_t needed = size_t(offset + shape.numel()) * size_of(dtype);
-  require<ShapeError>(needed <= storage->bytes(), "[tensor] shape {} of {} needs {} bytes, the storage holds {}",
-                      to_string(shape), to_string(dtype), needed, storage->bytes());
+  require<Error>(storage != nullptr, "[tensor] of shape {} over no storage", to_string(shape));
+  const int64_t elements = checked_numel(shape);
+  const int64_t room = int64_t(storage->bytes() / size_of(dtype));
+  require<ShapeError>(offset >= 0 && offset <= room && elements <= room - offset,
+                      "[tensor] shape {} of {} from element {} on does not fit in a storage of {} bytes",
+                      to_string(shape), to_string(dtype), offset, storage->bytes());
   Tensor t;
   t.impl_ = std::make_shared<Impl>();
   t.impl_->storage = std::move(storage);
@@ -30,11 +45,7 @@ Tensor Tensor::over(std::shared_ptr<Storage> storage, int64_t offset, const Shap
 }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  // The product is checked factor by factor: hostile files name sizes whose product wraps around.
-  int64_t bytes = int64_t(size_of(dtype));
-  for (int64_t d : shape)
-    require<ShapeError>(d >= 0 && !__builtin_mul_overflow(bytes, d, &bytes), "[tensor] shape {} is not possible",
-                        to_string(shape));
+  const int64_t bytes = checked_numel(shape, int64_t(size_of(dtype)));
   return over(Storage::allocate(size_t(bytes), device), 0, shape, dtype);
 }
 
@@ -100,8 +111,8 @@ Tensor Tensor::view(const Shape& wanted) const {
       require<ShapeError>(open < 0, "[view] more than one -1 in {}", to_string(wanted));
       open = i;
     } else {
-      require<ShapeError>(target[i] >= 0, "[view] negative size in {}", to_string(wanted));
-      known *= target[i];
+      require<ShapeError>(target[i] >= 0 && !__builtin_mul_overflow(known, target[i], &known),
+                          "[view] {} is not a possible shape", to_string(wanted));
     }
   }
   require<ShapeError>(open < 0 || known > 0, "[view] {} as {}: beside a size of 0 the -1 could be anything",

@@ -18,7 +18,27 @@ int64_t factors_of(const nn::Parameters::Range& range) {
 
 }  // namespace
 
+namespace {
+
+void check(const Sgd& r) {
+  require<ConfigError>(r.momentum >= 0 && r.momentum < 1 && r.decay >= 0,
+                       "[sgd] momentum {} and decay {}: [0, 1) and 0 or more", r.momentum, r.decay);
+}
+void check(const Adam& r) {
+  const bool fine = r.beta1 >= 0 && r.beta1 < 1 && r.beta2 >= 0 && r.beta2 < 1 && r.eps > 0 && r.decay >= 0;
+  require<ConfigError>(fine, "[adam] betas {} and {} in [0, 1), eps {} above 0 and decay {} of 0 or more are needed",
+                       r.beta1, r.beta2, r.eps, r.decay);
+}
+void check(const Adafactor& r) {
+  require<ConfigError>(r.decay_exponent > 0 && r.eps1 > 0 && r.clip > 0,
+                       "[adafactor] decay exponent {}, eps {} and clip {} must be above 0", r.decay_exponent, r.eps1,
+                       r.clip);
+}
+
+}  // namespace
+
 Optimiser::Optimiser(nn::Parameters& parameters, Rule rule) : parameters_(parameters), rule_(rule) {
+  std::visit([](const auto& r) { check(r); }, rule_);
   const Tensor& w = parameters.weights();
   if (const auto* sgd = std::get_if<Sgd>(&rule_)) {
     if (sgd->momentum != 0) first_ = like(w);
@@ -33,6 +53,8 @@ Optimiser::Optimiser(nn::Parameters& parameters, Rule rule) : parameters_(parame
 }
 
 Optimiser::Report Optimiser::step(double learning_rate, double clip) {
+  require<ConfigError>(std::isfinite(learning_rate) && learning_rate >= 0 && clip >= 0,
+                       "[optimiser] learning rate {} and clipping norm {}: 0 or more are needed", learning_rate, clip);
   Report report;
   const Tensor square = Tensor::empty({1}, DType::f64);
   kernels::launch(kernels::SumSquares{parameters_.grads(), square});

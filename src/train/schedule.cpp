@@ -12,8 +12,9 @@ double Schedule::operator()(int64_t step) const {
   const double t = double(step), w = double(std::max<int64_t>(1, warmup));
   const double rise = std::min(1.0, t / w);
   if (kind == Kind::inverse_sqrt) return peak * std::min(t / w, std::sqrt(w / t));
+  require<ConfigError>(kind == Kind::constant || total > warmup,
+                       "[schedule] ends at step {}, before its warm-up of {} steps", total, warmup);
   if (kind == Kind::constant || step <= warmup) return peak * (warmup > 0 ? rise : 1);
-  require<ConfigError>(total > warmup, "[schedule] ends at step {}, before its warm-up of {} steps", total, warmup);
   const double left = std::clamp(1 - (t - double(warmup)) / double(total - warmup), 0.0, 1.0);
   const double share = kind == Kind::linear ? left : 0.5 * (1 - std::cos(std::numbers::pi * left));
   return floor + (peak - floor) * share;

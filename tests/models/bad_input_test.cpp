@@ -139,13 +139,13 @@ TEST(BadModelInput, SequencesLongerThanTheTableOfPositions) {
     const DecoderOnly model(config);
     nn::Context ctx;
     EXPECT_NO_THROW(model.decode(tokens({1, 8}), {}, ctx));
-    expect_error<IndexError>("positions 0 to 9 are asked for, the table has 8", [&] {
+    expect_error<IndexError>("9 positions from 0 on are asked for, the table has 8", [&] {
       model.decode(tokens({1, 9}), {}, ctx);
     });
   }
   const EncoderDecoder transformer(transformer_config());
   nn::Context ctx;
-  expect_error<IndexError>("positions 0 to 9", [&] { transformer.encode(tokens({1, 9}), {}, ctx); });
+  expect_error<IndexError>("9 positions from 0 on", [&] { transformer.encode(tokens({1, 9}), {}, ctx); });
 }
 
 TEST(BadModelInput, MemoriesThatDoNotFit) {

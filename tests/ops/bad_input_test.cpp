@@ -18,7 +18,7 @@ Tensor f64(const Shape& shape) { return Tensor::full(shape, 0.5, DType::f64); }
 Tensor i32(const std::vector<int32_t>& values) { return Tensor::from(values, {int64_t(values.size())}); }
 
 TEST(BadInput, ShapesOfProducts) {
-  expect_error<ShapeError>("[linear] inner dimensions differ: x [8, 16] x W^T [12, 32]", [] {
+  expect_error<ShapeError>("[linear] inner dimensions differ: x [8, 16] and W [12, 32]", [] {
     linear(f32({8, 16}), f32({12, 32}));
   });
   expect_error<ShapeError>("b has shape [3]; [4] is needed", [] { linear(f32({2, 5}), f32({4, 5}), f32({3})); });
@@ -145,11 +145,14 @@ TEST(BadInput, IdsAndPositions) {
   expect_error<IndexError>("id 4 at position 1 is outside [0, 4)", [&] { embedding(i32({0, 4}), W, {}); });
   expect_error<IndexError>("id -1 at position 0 is outside [0, 4)", [&] { embedding(i32({-1, 0}), W, {}); });
   expect_error<IndexError>("id 7 at position 2 is outside [0, 4)", [&] { gather_rows(W, i32({0, 1, 7})); });
-  expect_error<IndexError>("positions 0 to 3 are asked for, the table has 2", [&] {
+  expect_error<IndexError>("3 positions from 0 on are asked for, the table has 2", [&] {
     embedding(i32({0, 1, 2}), W, {.positions = f32({2, 2})});
   });
-  expect_error<IndexError>("positions -1 to 0", [&] {
+  expect_error<IndexError>("1 positions from -1 on", [&] {
     embedding(i32({0}), W, {.positions = f32({2, 2}), .offset = -1});
+  });
+  expect_error<IndexError>("1 positions from 9223372036854775807 on", [&] {
+    embedding(i32({0}), W, {.positions = f32({2, 2}), .offset = INT64_MAX});
   });
   expect_error<ShapeError>("positions [3, 5] for vectors of 2", [&] {
     embedding(i32({0}), W, {.positions = f32({3, 5})});
@@ -163,7 +166,7 @@ TEST(BadInput, IdsAndPositions) {
     projected_cross_entropy(f32({2, 4}), f32({5, 4}), {}, i32({-2, 0}));
   });
   expect_error<ShapeError>("targets has shape [3]; [2] is needed", [] { cross_entropy(f32({2, 4}), i32({0, 1, 2})); });
-  expect_error<ShapeError>("x [2, 4] x W^T [5, 3]", [] {
+  expect_error<ShapeError>("x [2, 4] and W [5, 3]", [] {
     projected_cross_entropy(f32({2, 4}), f32({5, 3}), {}, i32({0, 1}));
   });
 }

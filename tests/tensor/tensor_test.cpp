@@ -85,7 +85,7 @@ TEST(View, RefusesWhatMemoryCannotShow) {
   EXPECT_EQ(message<ShapeError>([&] { t.view({5, 5}); }), "[view] [4, 6] has 24 elements, [5, 5] has another number");
   EXPECT_EQ(message<ShapeError>([&] { t.view({-1, -1}); }), "[view] more than one -1 in [-1, -1]");
   EXPECT_EQ(message<ShapeError>([&] { t.view({-1, 5}); }), "[view] [4, 6] has 24 elements, [-1, 5] has another number");
-  EXPECT_EQ(message<ShapeError>([&] { t.view({-4, -6}); }), "[view] negative size in [-4, -6]");
+  EXPECT_EQ(message<ShapeError>([&] { t.view({-4, -6}); }), "[view] [-4, -6] is not a possible shape");
   EXPECT_EQ(message<ShapeError>([&] {
               counting({0, 6}).view({0, -1});
             }),
@@ -199,7 +199,12 @@ TEST(Making, RefusesImpossibleShapes) {
             }),
             "[tensor] 2 values for shape [3]");
   EXPECT_EQ(message<ShapeError>([] { Tensor::over(Storage::allocate(8), 1, {2}, DType::f32); }),
-            "[tensor] shape [2] of f32 needs 12 bytes, the storage holds 8");
+            "[tensor] shape [2] of f32 from element 1 on does not fit in a storage of 8 bytes");
+  const int64_t large = int64_t(1) << 32;  // its square wraps around to 0
+  EXPECT_THROW(Tensor::over(Storage::allocate(64), 0, {large, large}, DType::f32), ShapeError);
+  EXPECT_THROW(Tensor::over(Storage::allocate(64), INT64_MAX, {1}, DType::f32), ShapeError);
+  EXPECT_THROW(Tensor::over(nullptr, 0, {1}, DType::f32), Error);
+  EXPECT_THROW(Tensor::zeros({0}).view({large, large}), ShapeError);
   EXPECT_EQ(message<ShapeError>([] { Shape{1, 1, 1, 1, 1, 1, 1}; }), "[shape] 7 axes: at most 6 are supported");
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,7 @@ class Parameters {
   std::vector<Whole> wholes_;
   std::vector<Entry> entries_;
   std::vector<Range> ranges_;
+  std::unordered_set<std::string> names_;
   std::vector<std::string> complaints_;
   Tensor weights_, grads_;
 };

@@ -60,7 +60,8 @@ class Optimiser {
   Tensor first_, second_;  // Adam's moments; SGD's velocity is `first_`; Adafactor's rows and columns are `second_`
 };
 
-/// Exponential moving average of the weights: e = decay e + (1 - decay) w. `swap` exchanges it with the weights for
+/// Exponential moving average of the weights: e = d e + (1 - d) w with d = min(decay, (1 + t) / (10 + t)) at update t, so
+/// that it does not cling to the first weights. `swap` exchanges it with the weights for
 /// validation and back.
 class WeightAverage {
  public:
